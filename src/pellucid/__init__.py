@@ -1,0 +1,32 @@
+"""Pellucid: a PagedAttention inference engine you can see through.
+
+Names are imported when first used, so that ``import pellucid`` needs neither torch nor numpy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pellucid.engine.llm import LLM as LLM
+    from pellucid.engine.output import CompletionOutput as CompletionOutput
+    from pellucid.engine.output import RequestOutput as RequestOutput
+    from pellucid.plan.sampling import SamplingParams as SamplingParams
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "LLM": "pellucid.engine.llm",
+    "RequestOutput": "pellucid.engine.output",
+    "CompletionOutput": "pellucid.engine.output",
+    "SamplingParams": "pellucid.plan.sampling",
+}
+
+__all__ = ["LLM", "CompletionOutput", "RequestOutput", "SamplingParams", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'pellucid' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)

@@ -1,0 +1,70 @@
+"""Every exception Pellucid raises on purpose.
+
+One sentence with the numbers and the way out, raised before anything is allocated.
+``PellucidError`` catches them all; the subclasses that describe a wrong argument are
+also ``ValueError``s, and an unknown name is also a ``KeyError``, so that code written
+for other engines keeps working.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PellucidError(Exception):
+    """Base of every exception that Pellucid raises on purpose."""
+
+
+class ConfigError(PellucidError, ValueError):
+    """An engine option is unknown, unsupported or does not fit with another."""
+
+
+class RequestError(PellucidError, ValueError):
+    """One request was refused. Nothing was allocated for it and no other request is affected."""
+
+
+class DuplicateRequest(RequestError):
+    """A live request already has this name."""
+
+
+class UnknownRequest(PellucidError, KeyError):
+    """No request of this name is, or (where said) was, known to the engine."""
+
+    def __str__(self) -> str:  # KeyError would print the repr, quotes and all
+        return str(self.args[0]) if self.args else ""
+
+
+class FinishedRequest(UnknownRequest):
+    """The request has finished; ``step`` and ``table`` say when and what it held last."""
+
+    def __init__(self, message: str, step: int, table: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.step = step
+        self.table = table
+
+
+class ModelError(PellucidError):
+    """A model cannot be had, read or run: missing, corrupt, truncated or unsupported."""
+
+
+class InvariantViolation(PellucidError):
+    """A checker found the block accounting in a state that must never exist."""
+
+
+class JournalError(PellucidError, ValueError):
+    """A journal file is damaged, of an unknown version, or asked for what it no longer holds."""
+
+
+class NotCovered(PellucidError, NotImplementedError):
+    """A script asked the stand-in for something that Pellucid does not provide."""
+
+
+def refuse_unknown_options(where: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `ConfigError` naming the first option of ``given`` that is not ``known``, and its nearest."""
+    names = list(known)
+    for option in given:
+        if option not in names:
+            near = difflib.get_close_matches(option, names, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known options: {', '.join(sorted(names))}."
+            raise ConfigError(f"{where} has no option {option!r}; {hint}")
