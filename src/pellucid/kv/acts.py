@@ -1,0 +1,177 @@
+"""The vocabulary of the journal: one immutable record for everything that can happen to a block.
+
+Every act carries the ``step`` in which it happened (the number of plans made so far, 0 before the
+first). Blocks are physical ids, requests the callers' own names. No act holds token ids or text.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from msgspec import Struct
+
+
+class MissReason(enum.StrEnum):
+    """Why a queried token was not found (each has exactly one)."""
+
+    NEVER_SEEN = "never seen"
+    EVICTED = "evicted"
+    LAST_BLOCK = "last-block rule"  # at least one token must be computed
+    SHORT = "shorter than a block"
+    NAMESPACE = "other salt or adapter"
+    BYPASS = "bypass"  # the request asked not to read the cache
+    UNKNOWN = "unknown"  # never seen, or evicted so long ago that it is forgotten
+
+
+class LookupKind(enum.StrEnum):
+    """Lookups are counted apart: a first admission, a resume after a pre-emption, a bypass."""
+
+    FIRST = "first"
+    RESUME = "resume"
+    BYPASS = "bypass"
+
+
+class Miss(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A run of ``tokens`` queried tokens, from logical block ``block`` on, that missed for one reason.
+
+    For an eviction, ``step`` and ``by`` say when the block was given up and for whose request.
+    """
+
+    reason: MissReason
+    tokens: int
+    block: int
+    step: int | None = None
+    by: str | None = None
+
+
+class Act(Struct, frozen=True, gc=False, tag_field="act", tag=str.lower):
+    """Base of all acts."""
+
+    step: int
+
+
+class Open(Act, frozen=True, gc=False):
+    """A request of ``tokens`` prompt tokens joined the waiting queue in namespace ``space``."""
+
+    request: str
+    tokens: int
+    space: bytes
+
+
+class Lookup(Act, frozen=True, gc=False):
+    """An admission asked the prefix index for ``asked`` tokens and hit ``hit``; ``missed`` sums to the rest."""
+
+    request: str
+    kind: LookupKind
+    asked: int
+    hit: int
+    missed: tuple[Miss, ...]
+
+
+class Share(Act, frozen=True, gc=False):
+    """A prefix hit: ``request`` became one more owner of ``blocks``; ``revived`` of them had none."""
+
+    request: str
+    blocks: tuple[int, ...]
+    revived: tuple[int, ...]
+
+
+class Evict(Act, frozen=True, gc=False):
+    """``blocks`` lost their content to make room for ``request``."""
+
+    request: str
+    blocks: tuple[int, ...]
+
+
+class Take(Act, frozen=True, gc=False):
+    """``request`` became the owner of ``blocks``, appended to its table in this order."""
+
+    request: str
+    blocks: tuple[int, ...]
+
+
+class Publish(Act, frozen=True, gc=False):
+    """``blocks`` became findable under ``identities``: the plan that fills them has been made."""
+
+    request: str
+    blocks: tuple[int, ...]
+    identities: tuple[bytes, ...]
+
+
+class Unpublish(Act, frozen=True, gc=False):
+    """``blocks`` are no longer findable: the plan that was to fill them dropped their request."""
+
+    request: str
+    blocks: tuple[int, ...]
+
+
+class Admit(Act, frozen=True, gc=False):
+    """``request`` runs from now on, with ``computed`` tokens found in the cache."""
+
+    request: str
+    computed: int
+
+
+class Launch(Act, frozen=True, gc=False):
+    """The plan of this step was handed to the runner: ``counts[i]`` tokens of ``requests[i]``."""
+
+    requests: tuple[str, ...]
+    counts: tuple[int, ...]
+
+
+class Commit(Act, frozen=True, gc=False):
+    """The result of step ``launched`` arrived: each of ``requests`` got one token."""
+
+    launched: int
+    requests: tuple[str, ...]
+
+
+class Return(Act, frozen=True, gc=False):
+    """``request`` gave up its whole table, ``blocks`` last first.
+
+    ``fenced`` of them stay out of use until step ``fence`` is committed.
+    """
+
+    request: str
+    blocks: tuple[int, ...]
+    fenced: tuple[int, ...]
+    fence: int
+
+
+class Unfence(Act, frozen=True, gc=False):
+    """The step that could still write to ``blocks`` is committed: they are reclaimable now."""
+
+    blocks: tuple[int, ...]
+
+
+class Preempt(Act, frozen=True, gc=False):
+    """``request`` went back to the waiting queue, so that ``by`` gets blocks. It will be recomputed."""
+
+    request: str
+    by: str
+
+
+class Close(Act, frozen=True, gc=False):
+    """``request`` left the engine, with ``tokens`` tokens, because of ``reason`` (stop, length, abort)."""
+
+    request: str
+    tokens: int
+    reason: str
+
+
+AnyAct = (
+    Open
+    | Lookup
+    | Share
+    | Evict
+    | Take
+    | Publish
+    | Unpublish
+    | Admit
+    | Launch
+    | Commit
+    | Return
+    | Unfence
+    | Preempt
+    | Close
+)

@@ -1,0 +1,245 @@
+"""Folding acts into a snapshot: an independent, plain account of what the journal tells.
+
+It keeps ordered dictionaries where the pool keeps linked lists and shares no code with it, so that
+``fold(journal) == snapshot`` (invariant I12) compares two implementations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pellucid.errors import JournalError
+from pellucid.kv import acts
+from pellucid.kv.block import BlockState
+from pellucid.kv.snapshot import HitCount, PoolView, RequestView, Snapshot
+from pellucid.kv.table import RequestStatus
+
+
+class _Request:
+    """The running account of one request."""
+
+    def __init__(self, tokens: int) -> None:
+        self.status = RequestStatus.WAITING
+        self.tokens = tokens
+        self.slots = 0
+        self.blocks: list[int] = []
+        self.cached_tokens: int | None = None
+        self.preemptions = 0
+
+
+class _Order:
+    """Reclaimable blocks in order of re-use: a stack of returned free blocks, a queue, and the cached.
+
+    ``free-first`` keeps its cached blocks apart; ``vllm-0.24`` stacks returned free blocks in front;
+    ``vllm-0.23`` queues everything. A dictionary serves as a set that remembers its order.
+    """
+
+    def __init__(self, policy: str, pool: PoolView) -> None:
+        self._front: dict[int, None] = {}
+        self._queue: dict[int, None] = {}
+        self._cached: dict[int, None] = {} if policy == "free-first" else self._queue
+        self._free = self._front if policy == "vllm-0.24" else self._queue
+        for block in pool.reuse_order:  # front to back: everything queued is right for every policy
+            home = self._cached if pool.state(block) is BlockState.CACHED else self._queue
+            home[block] = None
+
+    def put(self, blocks: Iterable[int], identities: list[bytes | None]) -> None:
+        """``blocks`` come last of their table first."""
+        free = []
+        for block in blocks:
+            if identities[block] is not None:
+                self._cached[block] = None
+            elif self._free is self._front:
+                free.append(block)
+            else:
+                self._free[block] = None
+        for block in reversed(free):  # the last one stacked is the first to be given out
+            self._front[block] = None
+
+    def remove(self, blocks: Iterable[int]) -> None:
+        for block in blocks:
+            for home in (self._front, self._queue, self._cached):
+                home.pop(block, None)
+
+    def __iter__(self) -> Iterable[int]:
+        yield from reversed(self._front)
+        yield from self._queue
+        if self._cached is not self._queue:
+            yield from self._cached
+
+
+class Fold:
+    """Starts from a snapshot, takes acts one by one, gives the snapshot after the last."""
+
+    def __init__(self, base: Snapshot) -> None:
+        self._base = base
+        pool = base.pool
+        self._step = base.step
+        self._acts = base.acts
+        self._owners = list(pool.owners)
+        self._identities = list(pool.identities)
+        self._fences = list(pool.fences)
+        self._order = _Order(pool.reuse_policy, pool)
+        self._taken = pool.taken
+        self._returned = pool.returned
+        self._requests = {request.name: _thaw(request) for request in base.requests}
+        self._launched = list(base.launched)
+        self._hits = dict(base.hits)
+        self._missed = dict(base.missed)
+        self._evictions = base.evictions
+
+    def apply(self, act: acts.AnyAct) -> None:
+        """Take one act into account. Raises `JournalError` for a request that the journal never opened."""
+        self._step = act.step
+        self._acts += 1
+        try:
+            _APPLY[type(act)](self, act)
+        except KeyError as error:
+            raise JournalError(f"act {self._acts} ({act}) names {error}, which no earlier act opened.") from error
+
+    def snapshot(self) -> Snapshot:
+        base = self._base.pool
+        pool = PoolView(
+            name=base.name,
+            block_size=base.block_size,
+            reuse_policy=base.reuse_policy,
+            owners=tuple(self._owners),
+            identities=tuple(self._identities),
+            fences=tuple(self._fences),
+            reuse_order=tuple(self._order),
+            taken=self._taken,
+            returned=self._returned,
+        )
+        return Snapshot(
+            step=self._step,
+            acts=self._acts,
+            prefix_caching=self._base.prefix_caching,
+            pools=(pool,),
+            requests=tuple(_freeze(name, request) for name, request in self._requests.items()),
+            launched=tuple(self._launched),
+            hits=dict(self._hits),
+            missed=dict(self._missed),
+            evictions=self._evictions,
+        )
+
+    def _open(self, act: acts.Open) -> None:
+        self._requests[act.request] = _Request(act.tokens)
+
+    def _lookup(self, act: acts.Lookup) -> None:
+        count = self._hits.get(act.kind, HitCount())
+        self._hits[act.kind] = HitCount(count.requests + 1, count.asked + act.asked, count.hit + act.hit)
+        for miss in act.missed:
+            self._missed[miss.reason] = self._missed.get(miss.reason, 0) + miss.tokens
+
+    def _share(self, act: acts.Share) -> None:
+        self._order.remove(act.revived)
+        for block in act.blocks:
+            self._owners[block] += 1
+            self._fences[block] = 0
+        self._requests[act.request].blocks += act.blocks
+        self._taken += len(act.blocks)
+
+    def _evict(self, act: acts.Evict) -> None:
+        self._evictions += len(act.blocks)
+        self._forget(act.blocks)
+
+    def _take(self, act: acts.Take) -> None:
+        self._order.remove(act.blocks)
+        for block in act.blocks:
+            self._owners[block] = 1
+        self._requests[act.request].blocks += act.blocks
+        self._taken += len(act.blocks)
+
+    def _publish(self, act: acts.Publish) -> None:
+        for block, identity in zip(act.blocks, act.identities, strict=True):
+            self._identities[block] = identity
+
+    def _unpublish(self, act: acts.Unpublish) -> None:
+        self._forget(act.blocks)
+
+    def _forget(self, blocks: Iterable[int]) -> None:
+        for block in blocks:
+            self._identities[block] = None
+
+    def _admit(self, act: acts.Admit) -> None:
+        request = self._requests[act.request]
+        request.status = RequestStatus.RUNNING
+        request.slots = act.computed
+        if request.cached_tokens is None:
+            request.cached_tokens = act.computed
+
+    def _launch(self, act: acts.Launch) -> None:
+        for name, count in zip(act.requests, act.counts, strict=True):
+            self._requests[name].slots += count
+        self._launched.append(act.step)
+
+    def _commit(self, act: acts.Commit) -> None:
+        for name in act.requests:
+            self._requests[name].tokens += 1
+        self._launched.remove(act.launched)
+
+    def _return(self, act: acts.Return) -> None:
+        for block in act.blocks:
+            self._owners[block] -= 1
+        for block in act.fenced:
+            self._fences[block] = act.fence
+        fenced = set(act.fenced)
+        self._order.put((b for b in act.blocks if not self._owners[b] and b not in fenced), self._identities)
+        request = self._requests[act.request]
+        request.blocks = []
+        request.slots = 0
+        self._returned += len(act.blocks)
+
+    def _unfence(self, act: acts.Unfence) -> None:
+        for block in act.blocks:
+            self._fences[block] = 0
+        self._order.put(act.blocks, self._identities)
+
+    def _preempt(self, act: acts.Preempt) -> None:
+        request = self._requests[act.request]
+        request.status = RequestStatus.PREEMPTED
+        request.preemptions += 1
+
+    def _close(self, act: acts.Close) -> None:
+        del self._requests[act.request]
+
+
+_APPLY: dict[type, Callable[[Fold, Any], None]] = {
+    acts.Open: Fold._open,
+    acts.Lookup: Fold._lookup,
+    acts.Share: Fold._share,
+    acts.Evict: Fold._evict,
+    acts.Take: Fold._take,
+    acts.Publish: Fold._publish,
+    acts.Unpublish: Fold._unpublish,
+    acts.Admit: Fold._admit,
+    acts.Launch: Fold._launch,
+    acts.Commit: Fold._commit,
+    acts.Return: Fold._return,
+    acts.Unfence: Fold._unfence,
+    acts.Preempt: Fold._preempt,
+    acts.Close: Fold._close,
+}
+
+
+def _freeze(name: str, request: _Request) -> RequestView:
+    return RequestView(
+        name,
+        request.status,
+        request.tokens,
+        request.slots,
+        tuple(request.blocks),
+        request.cached_tokens,
+        request.preemptions,
+    )
+
+
+def _thaw(view: RequestView) -> _Request:
+    request = _Request(view.tokens)
+    request.status = view.status
+    request.slots = view.slots
+    request.blocks = list(view.blocks)
+    request.cached_tokens = view.cached_tokens
+    request.preemptions = view.preemptions
+    return request

@@ -1,0 +1,165 @@
+"""The journal: every act so far, in order. Whatever can be observed is a fold over it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from pellucid.errors import JournalError
+from pellucid.kv.acts import AnyAct, Open, Publish
+from pellucid.kv.fold import Fold
+from pellucid.kv.snapshot import PoolView, Snapshot
+
+VERSION = 1
+
+
+class Header(Struct, frozen=True, kw_only=True):
+    """The first line of a journal file: ``base`` is the snapshot from which the acts fold."""
+
+    format: str = "pellucid.journal"
+    version: int = VERSION
+    base: Snapshot
+    shows_identities: bool = False
+
+
+class Journal:
+    """Acts from ``base`` on. With a ``capacity`` the oldest are folded into ``base`` and dropped.
+
+    A bounded journal holds between ``capacity`` and twice as many acts, so that folding costs each
+    act the same small amount.
+    """
+
+    def __init__(self, base: Snapshot, capacity: int | None = None) -> None:
+        if capacity is not None and capacity < 1:
+            raise JournalError(f"a journal's capacity must be at least 1 act, not {capacity}; None is unbounded.")
+        self.base = base
+        self.capacity = capacity
+        self._acts: list[AnyAct] = []
+        self.append = self._acts.append
+
+    def __len__(self) -> int:
+        """Number of the last act, counted from the first ever: what was folded away counts."""
+        return self.base.acts + len(self._acts)
+
+    def __iter__(self) -> Iterator[AnyAct]:
+        """The acts that are still held, oldest first."""
+        return iter(self._acts)
+
+    @property
+    def step(self) -> int:
+        """The step of the last act."""
+        return self._acts[-1].step if self._acts else self.base.step
+
+    def since(self, number: int) -> Sequence[AnyAct]:
+        """The acts after act ``number``. Raises `JournalError` if some of them are folded away."""
+        if number < self.base.acts:
+            raise JournalError(
+                f"acts {number + 1} to {self.base.acts} were folded away; this journal keeps {self.capacity} acts: "
+                "read it more often or give it more capacity."
+            )
+        return self._acts[number - self.base.acts :]
+
+    def compact(self) -> None:
+        """Fold the oldest acts into the base, once twice the capacity is held."""
+        if self.capacity is None or len(self._acts) < 2 * self.capacity:
+            return
+        surplus = len(self._acts) - self.capacity
+        self.base = self.fold(self.base.acts + surplus)
+        del self._acts[:surplus]
+
+    def fold(self, until: int | None = None) -> Snapshot:
+        """The snapshot after act number ``until`` (the last one by default). Raises `JournalError`."""
+        end = len(self) if until is None else until
+        if not self.base.acts <= end <= len(self):
+            raise JournalError(f"act {end} is not held: this journal reaches from {self.base.acts} to {len(self)}.")
+        fold = Fold(self.base)
+        for act in self._acts[: end - self.base.acts]:
+            fold.apply(act)
+        return fold.snapshot()
+
+    def save(self, path: str | Path, *, show_identities: bool = False) -> None:
+        """Write a JSON line for the header and one for each act.
+
+        Block identities are hashes of token ids and namespaces, which a reader could guess and
+        test; unless ``show_identities``, they are written under a key that is thrown away: equal
+        stays equal within the file and nothing more is told.
+        """
+        show = (lambda value: value) if show_identities else _Veil()
+        header = Header(base=_veil_snapshot(self.base, show), shows_identities=show_identities)
+        encode = msgspec.json.Encoder().encode
+        with Path(path).open("wb") as file:
+            file.write(encode(header) + b"\n")
+            for act in self._acts:
+                file.write(encode(_veil_act(act, show)) + b"\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Journal:
+        """Read what `save` wrote. Raises `JournalError` naming the line that is damaged."""
+        with Path(path).open("rb") as file:
+            journal = cls(_read_header(path, file.readline()).base)
+            decoder = msgspec.json.Decoder(AnyAct)
+            for number, line in enumerate(file, start=2):
+                try:
+                    journal.append(decoder.decode(line))
+                except msgspec.MsgspecError as error:
+                    raise JournalError(f"{path}, line {number} is no act ({error}); the file is damaged.") from error
+        return journal
+
+
+def first_difference(left: Journal, right: Journal) -> str | None:
+    """None if two journals tell the same story (invariant I13), else where they part and how."""
+    if _geometry(left.base) != _geometry(right.base):
+        return f"the pools differ: {_geometry(left.base)} and {_geometry(right.base)}."
+    for number, (mine, yours) in enumerate(zip(left, right, strict=False), start=left.base.acts + 1):
+        if mine != yours:
+            return f"act {number} differs: {mine} and {yours}."
+    if len(left) != len(right):
+        return f"one journal ends after act {min(len(left), len(right))}, the other after {max(len(left), len(right))}."
+    return None
+
+
+def _geometry(base: Snapshot) -> tuple[tuple[str, int, str, int], ...]:
+    return tuple((pool.name, pool.block_size, pool.reuse_policy, pool.total) for pool in base.pools)
+
+
+def _read_header(path: str | Path, line: bytes) -> Header:
+    try:
+        header = msgspec.json.decode(line, type=Header)
+    except msgspec.MsgspecError as error:
+        raise JournalError(f"{path} does not begin like a journal ({error}).") from error
+    if (header.format, header.version) != ("pellucid.journal", VERSION):
+        raise JournalError(
+            f"{path} is {header.format} version {header.version}; this Pellucid reads pellucid.journal version {VERSION}."
+        )
+    return header
+
+
+class _Veil:
+    """A keyed hash under a key that nobody keeps."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def __call__(self, value: bytes) -> bytes:
+        return hashlib.blake2b(value, key=self._key, digest_size=16).digest() if value else value
+
+
+def _veil_act(act: AnyAct, show: _Veil) -> AnyAct:
+    if isinstance(act, Publish):
+        return msgspec.structs.replace(act, identities=tuple(map(show, act.identities)))
+    if isinstance(act, Open):
+        return msgspec.structs.replace(act, space=show(act.space))
+    return act
+
+
+def _veil_snapshot(base: Snapshot, show: _Veil) -> Snapshot:
+    def veil(pool: PoolView) -> PoolView:
+        hidden = tuple(value if value is None else show(value) for value in pool.identities)
+        return msgspec.structs.replace(pool, identities=hidden)
+
+    return msgspec.structs.replace(base, pools=tuple(map(veil, base.pools)))

@@ -1,0 +1,84 @@
+"""The hit counters and the miss ledger: every queried token either hit or has one reason."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from pellucid.kv.acts import Lookup, LookupKind, Miss, MissReason
+from pellucid.kv.prefix import PrefixIndex
+from pellucid.kv.snapshot import HitCount
+from pellucid.kv.table import BlockTable
+
+REMEMBERED_EVICTIONS = 65_536
+
+
+class Eviction(NamedTuple):
+    """When a content was given up, and for whose request."""
+
+    step: int
+    by: str
+
+
+class MissLedger:
+    """Counts lookups and explains their misses.
+
+    It remembers the identities of the last ``remembered`` evicted blocks. Once it has had to forget
+    one, it no longer claims that anything was never seen: the reason becomes "unknown".
+    """
+
+    def __init__(self, index: PrefixIndex, remembered: int = REMEMBERED_EVICTIONS) -> None:
+        self._index = index
+        self._remembered = remembered
+        self._evicted: OrderedDict[bytes, Eviction] = OrderedDict()
+        self._forgot = False
+        self.hits: dict[LookupKind, HitCount] = {}
+        self.missed: dict[MissReason, int] = {}
+        self.evictions = 0
+
+    def evicted(self, identity: bytes, step: int, by: str) -> None:
+        """A block with this content has been given up."""
+        self.evictions += 1
+        self._evicted[identity] = Eviction(step, by)
+        self._evicted.move_to_end(identity)
+        if len(self._evicted) > self._remembered:
+            self._evicted.popitem(last=False)
+            self._forgot = True
+
+    def count(self, lookup: Lookup) -> None:
+        count = self.hits.get(lookup.kind, HitCount())
+        self.hits[lookup.kind] = HitCount(count.requests + 1, count.asked + lookup.asked, count.hit + lookup.hit)
+        for miss in lookup.missed:
+            self.missed[miss.reason] = self.missed.get(miss.reason, 0) + miss.tokens
+
+    def explain(self, table: BlockTable, hit_blocks: int) -> tuple[Miss, ...]:
+        """One reason for every known token of ``table`` after its first ``hit_blocks`` blocks."""
+        size, asked = table.block_size, len(table.tokens)
+        if table.skip_lookup:
+            return (Miss(MissReason.BYPASS, asked, 0),)
+        misses = [self._explain_block(table, block) for block in range(hit_blocks, asked // size)]
+        if asked % size:
+            misses.append(Miss(MissReason.SHORT, asked % size, asked // size))
+        return tuple(_merge(misses))
+
+    def _explain_block(self, table: BlockTable, block: int) -> Miss:
+        identity = table.chain(block + 1)[block]
+        size = table.block_size
+        if identity in self._index:  # findable and yet not hit: it ends with the request's last token
+            return Miss(MissReason.LAST_BLOCK, size, block)
+        if (eviction := self._evicted.get(identity)) is not None:
+            return Miss(MissReason.EVICTED, size, block, eviction.step, eviction.by)
+        if self._index.elsewhere(table.plain_chain(block + 1)[block], table.space):
+            return Miss(MissReason.NAMESPACE, size, block)
+        return Miss(MissReason.UNKNOWN if self._forgot else MissReason.NEVER_SEEN, size, block)
+
+
+def _merge(misses: list[Miss]) -> Iterator[Miss]:
+    """Neighbouring blocks that missed for the same reason become one entry."""
+    for _, run in groupby(misses, key=lambda miss: (miss.reason, miss.step, miss.by)):
+        first, *rest = run
+        yield replace(first, tokens=first.tokens + sum(miss.tokens for miss in rest))

@@ -1,0 +1,105 @@
+"""The block pool: who owns which block. The only place where an owner count changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pellucid.errors import ConfigError
+from pellucid.kv.block import RESERVED_BLOCK, Block, Content
+from pellucid.kv.policy import ReusePolicy, reuse_policy
+from pellucid.kv.prefix import PrefixIndex
+
+
+class BlockPool:
+    """``num_blocks`` blocks, block 0 of them reserved, under one re-use policy.
+
+    ``taken`` and ``returned`` count table references ever made and given up: their difference is
+    what is held now (invariant I9).
+    """
+
+    def __init__(self, num_blocks: int, policy: str = "free-first") -> None:
+        if num_blocks < 2:
+            raise ConfigError(
+                f"a pool of {num_blocks} block(s) holds nothing: block 0 is reserved, so ask for at least 2."
+            )
+        self.blocks = [Block(i) for i in range(num_blocks)]
+        self.reclaimable: ReusePolicy = reuse_policy(policy)
+        self.reclaimable.put(self.blocks[RESERVED_BLOCK + 1 :])
+        self.index = PrefixIndex()
+        self.fenced: dict[int, list[Block]] = {}  # launched step -> blocks, last of their table first
+        self.taken = 0
+        self.returned = 0
+
+    @property
+    def usable(self) -> int:
+        return len(self.blocks) - 1
+
+    def take(self, count: int) -> list[Block]:
+        """Give ``count`` reclaimable blocks their first owner; the caller has checked that they are there.
+
+        A block that comes with content must be `unpublish`ed by the caller, who knows for whom.
+        """
+        blocks = self.reclaimable.take(count)
+        for block in blocks:
+            block.owners = 1
+        self.taken += count
+        return blocks
+
+    def share(self, blocks: Sequence[Block]) -> None:
+        """Add one owner to each found block, reviving those that have none."""
+        for block in blocks:
+            if block.owners == 0:
+                self._revive(block)
+            block.owners += 1
+        self.taken += len(blocks)
+
+    def _revive(self, block: Block) -> None:
+        if block.fence:  # its last owner left while the step that fills it is under way; that step stays valid
+            self.fenced[block.fence].remove(block)
+            block.fence = 0
+        else:
+            self.reclaimable.remove(block)
+
+    def give_back(self, blocks: Sequence[Block], fence: int = 0, written: frozenset[int] = frozenset()) -> list[Block]:
+        """Drop one owner of each block; ``blocks`` come last of their table first.
+
+        Of those left without an owner, the ones whose id is in ``written`` stay fenced until step
+        ``fence`` is committed, and are returned; the others are reclaimable at once.
+        """
+        ownerless = []
+        for block in blocks:
+            block.owners -= 1
+            if block.owners == 0:
+                ownerless.append(block)
+        self.returned += len(blocks)
+        held_back: list[Block] = []
+        if written:
+            held_back = [block for block in ownerless if block.id in written]
+            ownerless = [block for block in ownerless if block.id not in written]
+            for block in held_back:
+                block.fence = fence
+            self.fenced.setdefault(fence, []).extend(held_back)
+        self.reclaimable.put(ownerless)
+        return held_back
+
+    def lift_fence(self, step: int) -> list[Block]:
+        """Step ``step`` has been committed: its fenced blocks become reclaimable, and are returned."""
+        blocks = self.fenced.pop(step, [])
+        for block in blocks:
+            block.fence = 0
+        if blocks:
+            self.reclaimable.put(blocks)
+        return blocks
+
+    def publish(self, block: Block, content: Content) -> None:
+        """Make ``block`` findable as ``content``."""
+        block.content = content
+        self.index.add(block, content)
+
+    def unpublish(self, blocks: Iterable[Block]) -> None:
+        """The content of ``blocks``, all of them held, is gone: nobody finds them any more."""
+        for block in blocks:
+            content = block.content
+            assert content is not None
+            self.index.discard(block, content)
+            block.content = None

@@ -1,0 +1,50 @@
+"""The prefix index: from a block's identity to the blocks that hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pellucid.kv.block import Block, Content
+
+
+class PrefixIndex:
+    """Findable blocks by identity; equal blocks are not merged, and the oldest is found."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[bytes, list[Block]] = {}
+        self._spaces: dict[bytes, dict[bytes, int]] = {}  # plain identity -> namespace -> blocks
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __contains__(self, identity: bytes) -> bool:
+        return identity in self._blocks
+
+    def __iter__(self) -> Iterator[tuple[bytes, list[Block]]]:
+        return iter(self._blocks.items())
+
+    def find(self, identity: bytes) -> Block | None:
+        """The block that has held ``identity`` for longest, or None."""
+        blocks = self._blocks.get(identity)
+        return blocks[0] if blocks else None
+
+    def elsewhere(self, plain: bytes, space: bytes) -> bool:
+        """Whether another namespace than ``space`` holds the tokens that ``plain`` stands for."""
+        return any(other != space for other in self._spaces.get(plain, ()))
+
+    def add(self, block: Block, content: Content) -> None:
+        self._blocks.setdefault(content.identity, []).append(block)
+        spaces = self._spaces.setdefault(content.plain, {})
+        spaces[content.namespace] = spaces.get(content.namespace, 0) + 1
+
+    def discard(self, block: Block, content: Content) -> None:
+        blocks = self._blocks[content.identity]
+        blocks.remove(block)
+        if not blocks:
+            del self._blocks[content.identity]
+        spaces = self._spaces[content.plain]
+        spaces[content.namespace] -= 1
+        if not spaces[content.namespace]:
+            del spaces[content.namespace]
+            if not spaces:
+                del self._spaces[content.plain]
