@@ -33,7 +33,9 @@ class SchedulerConfig(Struct, frozen=True, kw_only=True):
                 f"scheduling_policy {self.scheduling_policy!r} is not known; choose one of {', '.join(POLICIES)}."
             )
         if self.max_model_len < 2:
-            raise ConfigError(f"max_model_len must leave room for a prompt and a token, so 2 or more, not {self.max_model_len}.")
+            raise ConfigError(
+                f"max_model_len must leave room for a prompt and a token, so 2 or more, not {self.max_model_len}."
+            )
         if self.max_num_seqs < 1:
             raise ConfigError(f"max_num_seqs must be at least 1, not {self.max_num_seqs}.")
         if self.max_num_batched_tokens < 1:

@@ -99,7 +99,7 @@ class Publish(Act, frozen=True, gc=False):
 
 
 class Unpublish(Act, frozen=True, gc=False):
-    """``blocks`` are no longer findable: the plan that was to fill them dropped their request."""
+    """``blocks`` are no longer findable: their request left before the plan that fills them had run."""
 
     request: str
     blocks: tuple[int, ...]

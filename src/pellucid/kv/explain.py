@@ -30,7 +30,9 @@ class Explanation(Struct, frozen=True):
         if self.lookup is None:
             return f"{self.request}: not admitted yet, so nothing has been asked."
         again = f", {self.lookup.kind}" if self.lookup.kind != "first" else ""
-        head = f"{self.request}: asked {self.lookup.asked} tokens, hit {self.lookup.hit} (step {self.lookup.step}{again})"
+        head = (
+            f"{self.request}: asked {self.lookup.asked} tokens, hit {self.lookup.hit} (step {self.lookup.step}{again})"
+        )
         reasons = [self._reason(miss) for miss in self.lookup.missed]
         return "; ".join([head, *reasons]) + "."
 

@@ -6,7 +6,7 @@ It keeps ordered dictionaries where the pool keeps linked lists and shares no co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pellucid.errors import JournalError
@@ -62,7 +62,7 @@ class _Order:
             for home in (self._front, self._queue, self._cached):
                 home.pop(block, None)
 
-    def __iter__(self) -> Iterable[int]:
+    def __iter__(self) -> Iterator[int]:
         yield from reversed(self._front)
         yield from self._queue
         if self._cached is not self._queue:
@@ -136,7 +136,6 @@ class Fold:
         self._order.remove(act.revived)
         for block in act.blocks:
             self._owners[block] += 1
-            self._fences[block] = 0
         self._requests[act.request].blocks += act.blocks
         self._taken += len(act.blocks)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,8 @@ from pellucid.kv.fold import Fold
 from pellucid.kv.snapshot import PoolView, Snapshot
 
 VERSION = 1
+
+Show = Callable[[bytes], bytes]
 
 
 class Header(Struct, frozen=True, kw_only=True):
@@ -89,7 +91,7 @@ class Journal:
         test; unless ``show_identities``, they are written under a key that is thrown away: equal
         stays equal within the file and nothing more is told.
         """
-        show = (lambda value: value) if show_identities else _Veil()
+        show: Show = (lambda value: value) if show_identities else _Veil()
         header = Header(base=_veil_snapshot(self.base, show), shows_identities=show_identities)
         encode = msgspec.json.Encoder().encode
         with Path(path).open("wb") as file:
@@ -134,7 +136,7 @@ def _read_header(path: str | Path, line: bytes) -> Header:
         raise JournalError(f"{path} does not begin like a journal ({error}).") from error
     if (header.format, header.version) != ("pellucid.journal", VERSION):
         raise JournalError(
-            f"{path} is {header.format} version {header.version}; this Pellucid reads pellucid.journal version {VERSION}."
+            f"{path} is {header.format} version {header.version}; this Pellucid reads version {VERSION} of its own journals."
         )
     return header
 
@@ -149,7 +151,7 @@ class _Veil:
         return hashlib.blake2b(value, key=self._key, digest_size=16).digest() if value else value
 
 
-def _veil_act(act: AnyAct, show: _Veil) -> AnyAct:
+def _veil_act(act: AnyAct, show: Show) -> AnyAct:
     if isinstance(act, Publish):
         return msgspec.structs.replace(act, identities=tuple(map(show, act.identities)))
     if isinstance(act, Open):
@@ -157,7 +159,7 @@ def _veil_act(act: AnyAct, show: _Veil) -> AnyAct:
     return act
 
 
-def _veil_snapshot(base: Snapshot, show: _Veil) -> Snapshot:
+def _veil_snapshot(base: Snapshot, show: Show) -> Snapshot:
     def veil(pool: PoolView) -> PoolView:
         hidden = tuple(value if value is None else show(value) for value in pool.identities)
         return msgspec.structs.replace(pool, identities=hidden)

@@ -106,7 +106,7 @@ class KVManager:
         """
         if name in self._tables:
             raise DuplicateRequest(
-                f"a live request is already named {name!r}; wait until it has finished, abort it, or choose another name."
+                f"a live request is already named {name!r}; wait for its end, abort it, or choose another name."
             )
         table = BlockTable(name, tokens, self.block_size, namespace(salt, adapter), skip_lookup=skip_lookup)
         self._tables[name] = table
@@ -124,7 +124,7 @@ class KVManager:
                 if block is None:
                     break
                 found.append(block)
-        revived = sum(1 for block in found if not block.owners and not block.fence)
+        revived = sum(1 for block in found if not block.owners)
         return PrefixHit(found, len(found) * self.block_size, revived)
 
     def blocks_for(self, tokens: int) -> int:
@@ -281,11 +281,13 @@ class KVManager:
 
     def _unpublish_planned(self, table: BlockTable) -> None:
         """Withdraw what was published for the plan under way: the victim's part of it will not run."""
-        if table.published_in_step != self.step:
-            return
-        blocks = table.blocks[table.published_before_step : table.published]
-        self.pool.unpublish(blocks)
-        self.journal.append(acts.Unpublish(self.step, table.name, tuple(block.id for block in blocks)))
+        if table.published_in_step == self.step:
+            self._unpublish(table, table.blocks[table.published_before_step : table.published])
+
+    def _unpublish(self, table: BlockTable, blocks: list[Block]) -> None:
+        if blocks:
+            self.pool.unpublish(blocks)
+            self.journal.append(acts.Unpublish(self.step, table.name, tuple(block.id for block in blocks)))
 
     def _give_back(self, table: BlockTable, writing: Writing | None) -> None:
         blocks = table.blocks[::-1]
@@ -298,6 +300,8 @@ class KVManager:
         held_back = self.pool.give_back(blocks, fence, written)
         ids = tuple([block.id for block in blocks])
         self.journal.append(acts.Return(self.step, table.name, ids, tuple(b.id for b in held_back), fence))
+        # A fenced block would join the order of re-use behind its parents and outlive them there (I7).
+        self._unpublish(table, [block for block in held_back if block.content is not None])
         table.blocks = []
         table.capacity = table.slots = table.published = table.published_in_step = 0
         table.publish_at = NEVER

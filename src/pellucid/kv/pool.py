@@ -49,16 +49,9 @@ class BlockPool:
         """Add one owner to each found block, reviving those that have none."""
         for block in blocks:
             if block.owners == 0:
-                self._revive(block)
+                self.reclaimable.remove(block)
             block.owners += 1
         self.taken += len(blocks)
-
-    def _revive(self, block: Block) -> None:
-        if block.fence:  # its last owner left while the step that fills it is under way; that step stays valid
-            self.fenced[block.fence].remove(block)
-            block.fence = 0
-        else:
-            self.reclaimable.remove(block)
 
     def give_back(self, blocks: Sequence[Block], fence: int = 0, written: frozenset[int] = frozenset()) -> list[Block]:
         """Drop one owner of each block; ``blocks`` come last of their table first.
@@ -97,7 +90,7 @@ class BlockPool:
         self.index.add(block, content)
 
     def unpublish(self, blocks: Iterable[Block]) -> None:
-        """The content of ``blocks``, all of them held, is gone: nobody finds them any more."""
+        """The content of ``blocks``, held or fenced, is gone: nobody finds them any more."""
         for block in blocks:
             content = block.content
             assert content is not None

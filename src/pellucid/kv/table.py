@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 import sys
 
+from pellucid.kv.acts import Lookup
 from pellucid.kv.block import Block
 from pellucid.kv.identity import ROOT, identity
-from pellucid.kv.acts import Lookup
 
 NEVER = sys.maxsize
 

@@ -48,5 +48,5 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
             raise RequestError(f"min_tokens must be 0 or more, not {self.min_tokens}.")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise RequestError(
-                f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}; lower the one or raise the other."
+                f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}; change one of them."
             )

@@ -1,0 +1,78 @@
+"""Every option of an engine, under vLLM's names, checked before anything is loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from pellucid.errors import ConfigError, refuse_unknown_options
+
+DEFAULT_MODEL = "smollm2-135m"
+
+
+class EngineOptions(Struct, frozen=True, kw_only=True):
+    """The options of `pellucid.LLM`.
+
+    *Model*: ``model`` is ``smollm2-135m``, ``tiny``, a Hugging Face folder, a ``.gguf`` file or a hub
+    id; ``dtype`` is auto (float32 on a CPU), float32, bfloat16 or float16; ``load_format="dummy"``
+    takes random weights; ``seed`` makes unseeded sampling reproducible.
+
+    *Memory*: give the KV pool's size at most once, as ``num_gpu_blocks_override`` (blocks, block 0
+    included), ``kv_cache_tokens`` or ``kv_cache_memory_bytes``. By default it is 1 GiB on a CPU, or a
+    tenth of the memory this process may use if that is less; ``gpu_memory_utilization`` is an upper
+    bound. ``max_model_len`` defaults to the smaller of the model's and what the pool holds.
+
+    *Scheduling*: ``max_num_batched_tokens`` tokens a step, ``max_num_seqs`` requests at once,
+    ``scheduling_policy`` fcfs or priority, ``watermark`` the share of the pool that admission leaves
+    free while anything runs. ``async_scheduling`` None means off for `LLM.step`, on for `LLM.generate`.
+
+    *Blocks*: ``block_size`` a power of two from 1 to 256, ``enable_prefix_caching``, ``reuse_policy``
+    free-first, vllm-0.23 or vllm-0.24; ``journal_capacity`` acts are kept (None: all), older ones are
+    folded; ``verify_prefix_hits`` compares token ids on every hit.
+    """
+
+    model: str = DEFAULT_MODEL
+    dtype: str = "auto"
+    device: str = "auto"
+    load_format: str = "auto"
+    skip_tokenizer_init: bool = False
+    seed: int = 0
+    max_model_len: int | None = None
+    block_size: int = 16
+    num_gpu_blocks_override: int | None = None
+    kv_cache_tokens: int | None = None
+    kv_cache_memory_bytes: int | None = None
+    gpu_memory_utilization: float = 0.9
+    enable_prefix_caching: bool = True
+    max_num_seqs: int = 128
+    max_num_batched_tokens: int = 2048
+    scheduling_policy: str = "fcfs"
+    watermark: float = 0.0
+    async_scheduling: bool | None = None
+    reuse_policy: str = "free-first"
+    attention_backend: str = "auto"
+    enforce_eager: bool = False
+    journal_capacity: int | None = 100_000
+    verify_prefix_hits: bool = False
+
+    @classmethod
+    def of(cls, where: str, options: dict[str, Any]) -> EngineOptions:
+        """Options from keywords. Raises `ConfigError` for an unknown one or a value of the wrong type."""
+        refuse_unknown_options(where, options, cls.__struct_fields__)
+        try:
+            return msgspec.convert(options, cls)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{where}: {error}.") from error
+
+    def __post_init__(self) -> None:
+        sizes = ("num_gpu_blocks_override", "kv_cache_tokens", "kv_cache_memory_bytes")
+        given = [name for name in sizes if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ConfigError(f"{' and '.join(given)} all give the pool's size; keep one of them.")
+        for name in given:
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        if not 0 < self.gpu_memory_utilization <= 1:
+            raise ConfigError(f"gpu_memory_utilization must lie in (0, 1], not {self.gpu_memory_utilization}.")
