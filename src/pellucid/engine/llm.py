@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,24 +9,15 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from pellucid.attention import KVStorage, attention_backend
-from pellucid.engine.config import SchedulerConfig
-from pellucid.engine.core import EngineCore
+from pellucid.engine.assembly import assemble
 from pellucid.engine.detokenizer import Detokenizer
-from pellucid.engine.memory import PoolSize, pool_size
 from pellucid.engine.options import DEFAULT_MODEL, EngineOptions
 from pellucid.engine.output import CompletionOutput, RequestOutput
 from pellucid.engine.prompt import Prompt, listed, parse
-from pellucid.engine.scheduler import Scheduler
 from pellucid.engine.sequence import Sequence as Submission
 from pellucid.errors import RequestError
-from pellucid.kv.manager import KVManager
-from pellucid.kv.reader import KVReader, PoolMemory
-from pellucid.model import Tokenizer, load, read_config
+from pellucid.model import LoadedModel, Tokenizer
 from pellucid.plan import Request, SamplingParams
-from pellucid.runtime.runner import Runner
-
-log = logging.getLogger("pellucid")
 
 
 class _Live:
@@ -63,18 +53,18 @@ class LLM:
 
     ``LLM(model, **options)``: the options are those of `EngineOptions`, under vLLM's names.
     `generate` and `chat` run prompts to the end; `add_request` and `step` let you drive the engine
-    one step at a time; `kv` shows who holds which block, at any moment.
+    one step at a time; `kv` shows who holds which block, at any moment. ``model`` may be the
+    ``loaded`` of another engine: the two then share their weights and nothing else.
 
     Raises `ConfigError` for options that cannot work and `ModelError` for a model that cannot be
     had, both before the pool is allocated.
     """
 
-    def __init__(self, model: str = DEFAULT_MODEL, **options: Any) -> None:
-        self.options = EngineOptions.of("LLM", {"model": model, **options})
-        self._core, self.tokenizer, self.pool = _build(self.options)
-        runner = self._core.executor
-        assert isinstance(runner, Runner)
-        self.kv = KVReader(self._core.scheduler.kv, lambda: PoolMemory(runner.pool_address, runner.pool_bytes))
+    def __init__(self, model: str | LoadedModel = DEFAULT_MODEL, **options: Any) -> None:
+        loaded = model if isinstance(model, LoadedModel) else None
+        name = loaded.name if loaded else model
+        self.options = EngineOptions.of("LLM", {"model": name, **options})
+        self._core, self.kv, self.tokenizer, self.pool, self.loaded = assemble(self.options, loaded)
         self._live: dict[str, _Live] = {}
         self._undelivered: dict[str, RequestOutput] = {}
         self._names = 0
@@ -216,66 +206,6 @@ class LLM:
         for name in names:
             if name in self._live:
                 self.abort_request(name)
-
-
-def _build(options: EngineOptions) -> tuple[EngineCore, Tokenizer | None, PoolSize]:
-    """Check first, cheapest first; then load the weights; then allocate the pool, once."""
-    config = read_config(options.model)
-    attention = attention_backend(options.attention_backend)
-    attention.check(options.block_size, config.head_dim, config.num_heads, config.num_kv_heads)
-    loaded = load(
-        options.model,
-        dtype=options.dtype,
-        device="cpu" if options.device == "auto" else options.device,
-        load_format=options.load_format,
-        seed=options.seed,
-    )
-    model = loaded.model
-    block_bytes = KVStorage.bytes_per_block(
-        config.num_layers, options.block_size, config.num_kv_heads, config.head_dim, model.dtype
-    )
-    size = pool_size(options, block_bytes, config.max_position)
-    kv = KVManager(
-        size.num_blocks,
-        options.block_size,
-        enable_prefix_caching=options.enable_prefix_caching,
-        reuse_policy=options.reuse_policy,
-        journal_capacity=options.journal_capacity,
-        verify_hits=options.verify_prefix_hits,
-    )
-    scheduler_config = SchedulerConfig(
-        max_model_len=size.max_model_len,
-        max_num_seqs=options.max_num_seqs,
-        max_num_batched_tokens=options.max_num_batched_tokens,
-        scheduling_policy=options.scheduling_policy,
-        watermark=options.watermark,
-        eos_token_ids=config.eos_token_ids,
-        vocab_size=config.vocab_size,
-    )
-    storage = KVStorage(
-        config.num_layers,
-        size.num_blocks,
-        options.block_size,
-        config.num_kv_heads,
-        config.head_dim,
-        model.dtype,
-        model.device,
-    )
-    runner = Runner(model, storage, attention, eos_token_ids=config.eos_token_ids, seed=options.seed)
-    log.info(_summary(options, loaded.name, size))
-    return (
-        EngineCore(Scheduler(kv, scheduler_config), runner),
-        None if options.skip_tokenizer_init else loaded.tokenizer,
-        size,
-    )
-
-
-def _summary(options: EngineOptions, name: str, size: PoolSize) -> str:
-    usable = size.num_blocks - 1
-    return (
-        f"{name}: {size.num_blocks} blocks of {options.block_size} tokens ({size.why}), 1 reserved, {usable} usable = "
-        f"{usable * options.block_size:,} tokens, {size.nbytes / 1024**2:,.1f} MiB; max_model_len {size.max_model_len}"
-    )
 
 
 def _one_each(params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:

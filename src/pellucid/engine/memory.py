@@ -48,7 +48,7 @@ def pool_size(options: EngineOptions, block_bytes: int, model_max_len: int) -> P
     num_blocks, why = _num_blocks(options, block_bytes, bound, memory)
     if num_blocks * block_bytes > bound:
         raise ConfigError(
-            f"a pool of {num_blocks} blocks of {block_bytes:,} bytes takes {num_blocks * block_bytes / GIB:.2f} GiB, and "
+            f"{num_blocks} blocks of {block_bytes:,} bytes take {num_blocks * block_bytes / GIB:.2f} GiB, and "
             f"gpu_memory_utilization={options.gpu_memory_utilization} of {memory / GIB:.2f} GiB allows "
             f"{bound // block_bytes} blocks; ask for fewer."
         )

@@ -83,7 +83,7 @@ def check_lengths(snapshot: Snapshot) -> Iterator[Violation]:
     for request in snapshot.requests:
         expected = -(-request.slots // size)
         if len(request.blocks) != expected:
-            message = f"{request.name!r} has {request.slots} slots of {size} and {len(request.blocks)} blocks, not {expected}."
+            message = f"{request.name!r} has {request.slots} slots and {len(request.blocks)} blocks, not {expected}."
             yield Violation("I3", message, request.blocks)
 
 

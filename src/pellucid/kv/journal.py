@@ -136,7 +136,7 @@ def _read_header(path: str | Path, line: bytes) -> Header:
         raise JournalError(f"{path} does not begin like a journal ({error}).") from error
     if (header.format, header.version) != ("pellucid.journal", VERSION):
         raise JournalError(
-            f"{path} is {header.format} version {header.version}; this Pellucid reads version {VERSION} of its own journals."
+            f"{path} is {header.format} version {header.version}, not pellucid.journal version {VERSION}."
         )
     return header
 

@@ -1,0 +1,74 @@
+"""The command line: ``pellucid run``, ``pellucid prove``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from pellucid import __version__
+from pellucid.errors import PellucidError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status. A refusal is one sentence on stderr and status 2."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.command(arguments))
+    except PellucidError as error:
+        print(f"pellucid: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("pellucid: interrupted.", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pellucid", description="A PagedAttention engine you can see through: see it, prove it, replay it."
+    )
+    parser.add_argument("--version", action="version", version=f"pellucid {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_run(commands)
+    _add_prove(commands)
+    return parser
+
+
+def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    run = commands.add_parser(
+        "run",
+        help="run a script written for vLLM's offline API, unmodified",
+        description="Run SCRIPT as it is, with Pellucid standing in for vllm.",
+    )
+    run.add_argument("--model", help="use this model for every LLM of the script")
+    run.add_argument("script", metavar="SCRIPT", help="a Python file")
+    run.add_argument("args", nargs=argparse.REMAINDER, metavar="ARGS", help="what the script gets as its arguments")
+    run.set_defaults(command=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from pellucid.compat import run
+
+    args = list(arguments.args)
+    model = arguments.model
+    if args[:1] == ["--model"] and len(args) > 1 and model is None:  # pellucid run SCRIPT --model M
+        model, args = args[1], args[2:]
+    return run(Path(arguments.script), args, model)
+
+
+def _add_prove(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from pellucid.lab import command
+
+    prove = commands.add_parser(
+        "prove",
+        help="put the claims of PagedAttention to the proof on a real model",
+        description="Check each claim on a real run, with its evidence. Exit status 0 only if nothing is refuted.",
+    )
+    command.add_arguments(prove)
+    prove.set_defaults(command=command.main)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

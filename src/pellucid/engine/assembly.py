@@ -1,0 +1,88 @@
+"""Putting an engine together: check first, then load the weights, then allocate the pool, once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pellucid.attention import KVStorage, attention_backend
+from pellucid.engine.config import SchedulerConfig
+from pellucid.engine.core import EngineCore
+from pellucid.engine.memory import PoolSize, pool_size
+from pellucid.engine.options import EngineOptions
+from pellucid.engine.scheduler import Scheduler
+from pellucid.kv.manager import KVManager
+from pellucid.kv.reader import KVReader, PoolMemory
+from pellucid.log import say
+from pellucid.model import LoadedModel, Tokenizer, find, load, parse_device, parse_dtype
+from pellucid.runtime.runner import Runner
+
+
+class Assembly(NamedTuple):
+    """An engine ready to run, its reader, and what it was made of."""
+
+    core: EngineCore
+    kv: KVReader
+    tokenizer: Tokenizer | None
+    pool: PoolSize
+    loaded: LoadedModel
+
+
+def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
+    """Build the engine that ``options`` describe, with the weights of ``loaded`` if they are here already.
+
+    Raises `ConfigError` and `ModelError`, whatever can be known beforehand before weights are read.
+    """
+    device = loaded.model.device if loaded else parse_device("cpu" if options.device == "auto" else options.device)
+    dtype = loaded.model.dtype if loaded else parse_dtype(options.dtype, device)
+    checkpoint = None if loaded else find(options.model, load_format=options.load_format, seed=options.seed)
+    source = loaded or checkpoint
+    assert source is not None
+    config = source.config
+    attention = attention_backend(options.attention_backend, device)
+    attention.check(options.block_size, config.head_dim, config.num_heads, config.num_kv_heads)
+    shape = (config.num_kv_heads, config.head_dim, dtype)
+    block_bytes = KVStorage.bytes_per_block(config.num_layers, options.block_size, *shape)
+    pool = pool_size(options, block_bytes, config.max_position)
+    scheduler = _scheduler(options, pool, config.eos_token_ids, config.vocab_size)
+    if loaded is None:
+        assert checkpoint is not None
+        loaded = load(checkpoint, dtype=dtype, device=str(device), load_format=options.load_format, seed=options.seed)
+    storage = KVStorage(config.num_layers, pool.num_blocks, options.block_size, *shape, device)
+    runner = Runner(loaded.model, storage, attention, eos_token_ids=config.eos_token_ids, seed=options.seed)
+    say(_summary(options, source.name, pool))
+    return Assembly(
+        core=EngineCore(scheduler, runner),
+        kv=KVReader(scheduler.kv, lambda: PoolMemory(runner.pool_address, runner.pool_bytes)),
+        tokenizer=None if options.skip_tokenizer_init else loaded.tokenizer,
+        pool=pool,
+        loaded=loaded,
+    )
+
+
+def _scheduler(options: EngineOptions, pool: PoolSize, eos: tuple[int, ...], vocab_size: int) -> Scheduler:
+    config = SchedulerConfig(
+        max_model_len=pool.max_model_len,
+        max_num_seqs=options.max_num_seqs,
+        max_num_batched_tokens=options.max_num_batched_tokens,
+        scheduling_policy=options.scheduling_policy,
+        watermark=options.watermark,
+        eos_token_ids=eos,
+        vocab_size=vocab_size,
+    )
+    kv = KVManager(
+        pool.num_blocks,
+        options.block_size,
+        enable_prefix_caching=options.enable_prefix_caching,
+        reuse_policy=options.reuse_policy,
+        journal_capacity=options.journal_capacity,
+        verify_hits=options.verify_prefix_hits,
+    )
+    return Scheduler(kv, config)
+
+
+def _summary(options: EngineOptions, name: str, pool: PoolSize) -> str:
+    usable = pool.num_blocks - 1
+    return (
+        f"{name}: {pool.num_blocks} blocks of {options.block_size} tokens ({pool.why}), 1 reserved, {usable} usable = "
+        f"{usable * options.block_size:,} tokens, {pool.nbytes / 1024**2:,.1f} MiB; max_model_len {pool.max_model_len}"
+    )

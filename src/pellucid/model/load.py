@@ -1,0 +1,130 @@
+"""From what a user calls a model to a model that can run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from pellucid.errors import ConfigError, ModelError
+from pellucid.model import hub, smollm2, tiny
+from pellucid.model.config import ModelConfig
+from pellucid.model.folder import FolderCheckpoint
+from pellucid.model.gguf_checkpoint import GGUFCheckpoint
+from pellucid.model.llama import Model, tensor_shapes
+from pellucid.model.tokenizer import Tokenizer
+from pellucid.model.weights import RandomWeights, Weights
+
+FORMS = (
+    f"give {smollm2.NAME}, {tiny.NAME}, a folder with config.json and safetensors, a .gguf file, "
+    "or a hub id such as HuggingFaceTB/SmolLM2-135M"
+)
+DTYPES = {
+    "float32": torch.float32,
+    "float": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "half": torch.float16,
+}
+
+
+class Checkpoint(Protocol):
+    """A model on disk (or made from a seed), its configuration read and its weights not yet.
+
+    ``name`` is what to call it, ``source`` where it was found.
+    """
+
+    name: str
+    source: str
+    config: ModelConfig
+
+    def tokenizer(self) -> Tokenizer | None: ...
+
+    def weights(self) -> Weights: ...
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to run; ``tokenizer`` is None if the model came without one (token ids still work)."""
+
+    model: Model
+    tokenizer: Tokenizer | None
+    config: ModelConfig
+    name: str
+    source: str
+
+
+def find(spec: str, *, load_format: str = "auto", seed: int = 0) -> Checkpoint:
+    """The checkpoint that ``spec`` names: ``smollm2-135m``, ``tiny``, a folder, a .gguf file or a hub id.
+
+    Reads configuration only, so a KV pool can be sized before any weight is loaded.
+    Raises `ModelError` if there is no such model or it cannot be run.
+    """
+    if spec == smollm2.NAME:
+        return GGUFCheckpoint(smollm2.locate(), name=spec)
+    if spec == tiny.NAME:
+        return tiny.TinyCheckpoint(seed)
+    path = Path(spec).expanduser()
+    if path.is_dir():
+        return FolderCheckpoint(path)
+    if path.suffix == ".gguf" and path.is_file():
+        return GGUFCheckpoint(path)
+    if path.is_file():
+        raise ModelError(f"The file {spec} is not a .gguf file; {FORMS}.")
+    if path.suffix == ".gguf" or spec.startswith(("/", "./", "../", "~")):
+        raise ModelError(f"There is no file or folder {spec}; {FORMS}.")
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", spec):
+        return hub.checkpoint(spec, with_weights=load_format != "dummy")
+    raise ModelError(f"{spec!r} is not a model that can be found; {FORMS}.")
+
+
+def load(
+    spec: str | Checkpoint,
+    *,
+    dtype: str | torch.dtype = "auto",
+    device: str = "cpu",
+    load_format: str = "auto",
+    seed: int = 0,
+) -> LoadedModel:
+    """Load the model that ``spec`` names or is (see `find`) with its weights as ``dtype`` on ``device``.
+
+    ``dtype``: float32 (or float), bfloat16, float16 (or half); auto is float32 on a CPU and bfloat16 on a GPU.
+    ``load_format="dummy"`` makes up weights from ``seed`` for the shapes of the model's configuration.
+    Raises `ConfigError` for an unknown option and `ModelError` if the model cannot be had, read or run.
+    """
+    place = parse_device(device)
+    kind = parse_dtype(dtype, place)
+    if load_format not in ("auto", "dummy"):
+        raise ConfigError(f"load_format must be 'auto' or 'dummy', not {load_format!r}.")
+    checkpoint = find(spec, load_format=load_format, seed=seed) if isinstance(spec, str) else spec
+    config = checkpoint.config
+    weights = RandomWeights(tensor_shapes(config), seed) if load_format == "dummy" else checkpoint.weights()
+    model = Model(config, weights, kind, place)
+    return LoadedModel(model, checkpoint.tokenizer(), config, checkpoint.name, checkpoint.source)
+
+
+def parse_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
+    """The torch type for a ``dtype`` option; raises `ConfigError` naming the possible ones."""
+    if dtype == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    if dtype in DTYPES.values():
+        return dtype  # type: ignore[return-value]
+    if dtype not in DTYPES:
+        raise ConfigError(f"dtype {dtype!r} is not supported; supported: auto, {', '.join(DTYPES)}.")
+    return DTYPES[dtype]
+
+
+def parse_device(device: str) -> torch.device:
+    """The torch device for a ``device`` option; raises `ConfigError` if it is unknown or not there."""
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        raise ConfigError(f"device {device!r} is unknown; use cpu or cuda.") from None
+    if place.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device {device!r} is not supported; use cpu or cuda.")
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device {device!r} is not there: torch sees {torch.cuda.device_count()} GPUs; use cpu.")
+    return place

@@ -1,0 +1,74 @@
+"""Where a model's tensors come from: what every source offers, the check before loading, and made-up weights."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+
+from pellucid.errors import ModelError
+
+Shape = tuple[int, ...]
+
+
+class Weights(Protocol):
+    """A source of named tensors. Names are those of Hugging Face checkpoints, whatever the file calls them.
+
+    ``origin`` names the file or folder in messages. ``shapes`` says what is there without reading it;
+    ``copy_to`` fills ``out``, a contiguous tensor of that shape, of any floating type and on any device.
+    """
+
+    origin: str
+    shapes: Mapping[str, Shape]
+
+    def copy_to(self, name: str, out: torch.Tensor) -> None: ...
+
+
+def check(weights: Weights, expected: Mapping[str, Shape], ignored: frozenset[str] = frozenset()) -> None:
+    """Raise `ModelError` unless ``weights`` hold exactly the ``expected`` tensors; ``ignored`` may be there too."""
+    missing = [name for name in expected if name not in weights.shapes]
+    if missing:
+        more = f" (and {len(missing) - 1} more of {len(expected)})" if len(missing) > 1 else ""
+        raise ModelError(f"{weights.origin}: the tensor {missing[0]!r} is missing{more}.")
+    for name, shape in expected.items():
+        if weights.shapes[name] != shape:
+            raise ModelError(
+                f"{weights.origin}: the tensor {name!r} has shape {list(weights.shapes[name])}, "
+                f"but the model's configuration asks for {list(shape)}."
+            )
+    for name in weights.shapes:
+        if name not in expected and name not in ignored and not name.endswith(".rotary_emb.inv_freq"):
+            raise ModelError(
+                f"{weights.origin}: the tensor {name!r} has no place in this architecture; "
+                "leaving it out would change the model's answers."
+            )
+
+
+class RandomWeights:
+    """Made-up weights that are the same on every machine for a seed, whatever order they are read in.
+
+    Matrices keep the variance of what passes through them, so a model of any depth stays finite; norms are 1;
+    the output matrix is four times as large, so that the best token leads by far more than rounding errors.
+    Only integers come from the generator, and one multiplication is rounded the same everywhere, while
+    torch.randn depends on the processor's vector width.
+    """
+
+    origin = "random weights"
+
+    def __init__(self, shapes: Mapping[str, Shape], seed: int) -> None:
+        self.shapes = shapes
+        self._seed = seed
+
+    def copy_to(self, name: str, out: torch.Tensor) -> None:
+        if name.endswith("norm.weight"):
+            out.fill_(1)
+            return
+        digest = hashlib.sha256(f"{self._seed}/{name}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "little"))
+        integers = torch.empty(out.shape, dtype=torch.int16).random_(-32768, 32768, generator=generator)
+        fan_in = out.shape[-1] if out.ndim > 1 and "embed_tokens" not in name else 1
+        gain = 4 if name == "lm_head.weight" else 1
+        out.copy_(integers.float() * (gain * math.sqrt(3 / fan_in) / 32768))

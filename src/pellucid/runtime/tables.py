@@ -1,0 +1,78 @@
+"""Token and block tables of all rows, on the model's device."""
+
+from __future__ import annotations
+
+import torch
+
+from pellucid.errors import InvariantViolation
+from pellucid.plan import StepPlan
+from pellucid.runtime.rows import Row, Rows
+
+
+class Tables:
+    """Two tables with a line per row: ``tokens`` [lines, length] int64 and ``blocks`` [lines, width] int32.
+
+    They stay on the device and are changed by differences only, so that a step moves a few numbers
+    and a sampled token never has to visit the host. Both double when they are full; unused entries
+    of ``blocks`` are 0, the reserved block.
+    """
+
+    def __init__(self, num_blocks: int, device: torch.device) -> None:
+        self.tokens = torch.zeros(1, 1, dtype=torch.int64, device=device)
+        self.blocks = torch.zeros(1, 1, dtype=torch.int32, device=device)
+        self._num_blocks = num_blocks
+        self._lengths: list[int] = []
+
+    def length(self, row: Row) -> int:
+        """Blocks in the table of ``row``."""
+        return self._lengths[row.index]
+
+    def apply(self, plan: StepPlan, rows: Rows) -> None:
+        """Write the tokens that ``plan`` admits and append its new blocks.
+
+        Raises `InvariantViolation` for a block that no request may hold: the reserved one, or one
+        outside the pool.
+        """
+        for admission in plan.admitted:
+            index = rows[admission.handle].index
+            self._lengths.extend([0] * (index + 1 - len(self._lengths)))
+            self._lengths[index] = 0
+            self.tokens = with_room(self.tokens, index + 1, len(admission.tokens))
+            self.tokens[index, : len(admission.tokens)] = torch.tensor(admission.tokens)
+            self.blocks = with_room(self.blocks, index + 1, 1)
+            self.blocks[index] = 0
+        entries = [entry for handle, blocks in plan.new_blocks for entry in self._append(rows[handle], blocks)]
+        if entries:
+            lines, columns, ids = torch.tensor(entries, device=self.blocks.device).unbind(1)
+            self.blocks = with_room(self.blocks, 1, max(self._lengths))
+            self.blocks[lines, columns] = ids.int()
+
+    def _append(self, row: Row, blocks: tuple[int, ...]) -> list[tuple[int, int, int]]:
+        for block in blocks:
+            if not 0 < block < self._num_blocks:
+                raise InvariantViolation(
+                    f"Row {row.handle} is given block {block}; a pool of {self._num_blocks} hands out "
+                    f"1 to {self._num_blocks - 1}."
+                )
+        first = self._lengths[row.index]
+        self._lengths[row.index] += len(blocks)
+        return [(row.index, first + i, block) for i, block in enumerate(blocks)]
+
+    def append_tokens(self, rows: list[Row], tokens: torch.Tensor) -> None:
+        """Write the token [len(rows)] that each of ``rows`` sampled as its newest one."""
+        newest = [row.known - 1 for row in rows]
+        self.tokens = with_room(self.tokens, 1, max(newest) + 1)
+        lines, columns = torch.tensor([[row.index for row in rows], newest], device=tokens.device)
+        self.tokens[lines, columns] = tokens
+
+
+def with_room(table: torch.Tensor, lines: int, columns: int) -> torch.Tensor:
+    """``table`` itself if it has so many lines and columns, else a copy with what is short at least doubled."""
+    shape = [
+        have if have >= need else max(need, 2 * have) for have, need in zip(table.shape, (lines, columns), strict=True)
+    ]
+    if shape == list(table.shape):
+        return table
+    bigger = table.new_zeros(shape)
+    bigger[: table.shape[0], : table.shape[1]] = table
+    return bigger
