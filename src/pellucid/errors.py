@@ -60,11 +60,13 @@ class NotCovered(PellucidError, NotImplementedError):
     """A script asked the stand-in for something that Pellucid does not provide."""
 
 
-def refuse_unknown_options(where: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise `ConfigError` naming the first option of ``given`` that is not ``known``, and its nearest."""
+def refuse_unknown_options(
+    where: str, given: Iterable[str], known: Iterable[str], kind: type[PellucidError] = ConfigError
+) -> None:
+    """Raise ``kind`` naming the first option of ``given`` that is not ``known``, and its nearest."""
     names = list(known)
     for option in given:
         if option not in names:
             near = difflib.get_close_matches(option, names, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known options: {', '.join(sorted(names))}."
-            raise ConfigError(f"{where} has no option {option!r}; {hint}")
+            raise kind(f"{where} has no option {option!r}; {hint}")

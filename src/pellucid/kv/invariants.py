@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pellucid.errors import InvariantViolation
 from pellucid.kv.block import RESERVED_BLOCK, BlockState
+from pellucid.kv.fold import Fold
 from pellucid.kv.identity import ROOT, identity
 from pellucid.kv.manager import KVManager
 from pellucid.kv.reader import PoolMemory
@@ -165,7 +166,9 @@ class Auditor:
         self._memory = memory
         self._pool_memory = memory()
         self._read = len(kv.journal)
-        self._trail = Trail(kv.journal.fold())
+        base = kv.journal.fold()
+        self._trail = Trail(base)
+        self._fold = Fold(base)
         self.checks = 0
 
     def check(self) -> list[Violation]:
@@ -178,7 +181,7 @@ class Auditor:
         for inspect in LIVE_CHECKS:
             found += inspect(self._kv)
         found += self._check_memory()
-        folded = self._kv.journal.fold()
+        folded = self._fold.snapshot()
         if folded != snapshot:
             found.append(Violation("I12", _difference(folded, snapshot), ()))
         return found
@@ -190,6 +193,7 @@ class Auditor:
 
     def _follow(self) -> Iterator[Violation]:
         for act in self._kv.journal.since(self._read):
+            self._fold.apply(act)
             for fault in self._trail.follow(act):
                 yield Violation(*fault)
         self._read = len(self._kv.journal)

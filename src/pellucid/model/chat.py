@@ -18,7 +18,7 @@ from pellucid.errors import ModelError, RequestError
 class _GenerationTag(Extension):
     """``{% generation %}`` marks the assistant's words for training; here its body is simply rendered."""
 
-    tags = {"generation"}  # noqa: RUF012 (jinja2 declares it so)
+    tags = {"generation"}  # noqa: RUF012 (jinja2 declares it as an instance variable)
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)

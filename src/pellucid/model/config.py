@@ -10,6 +10,11 @@ from pellucid.errors import ModelError
 from pellucid.model import registry
 from pellucid.model.rope import RopeScaling
 
+_SIZES = (
+    *("vocab_size", "hidden_size", "intermediate_size", "max_position"),
+    *("num_layers", "num_heads", "num_kv_heads", "head_dim"),
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
@@ -39,8 +44,7 @@ class ModelConfig:
 
     def checked(self, where: str) -> ModelConfig:
         """Itself, if its numbers can be a model; else `ModelError`, beginning with ``where``, with the numbers."""
-        sizes = "vocab_size hidden_size intermediate_size num_layers num_heads num_kv_heads head_dim max_position"
-        for name in sizes.split():
+        for name in _SIZES:
             if getattr(self, name) < 1:
                 raise ModelError(f"{where}: {name} must be at least 1, not {getattr(self, name)}.")
         if self.num_heads % self.num_kv_heads:
@@ -96,11 +100,11 @@ def from_config_json(raw: Mapping[str, Any], generation: Mapping[str, Any], wher
     """
     architecture = registry.from_config_json(raw.get("architectures") or [], where)
     fields = Fields(raw, where)
-    _refuse_unsupported(fields, architecture, where)
+    rope = Fields(fields.raw("rope_parameters") or fields.raw("rope_scaling") or {}, f"{where} (rope parameters)")
+    _refuse_unsupported(fields, rope, architecture, where)
     hidden, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
     max_position = fields.integer("max_position_embeddings")
-    rope = Fields(fields.raw("rope_parameters") or fields.raw("rope_scaling") or {}, f"{where} (rope parameters)")
-    eos = generation.get("eos_token_id", fields.raw("eos_token_id"))
+    eos = generation.get("eos_token_id")
     return ModelConfig(
         architecture=architecture.name,
         vocab_size=fields.integer("vocab_size"),
@@ -118,7 +122,7 @@ def from_config_json(raw: Mapping[str, Any], generation: Mapping[str, Any], wher
         qkv_bias=architecture.qkv_bias,
         qk_norm=architecture.qk_norm,
         bos_token_id=fields.optional_integer("bos_token_id"),
-        eos_token_ids=_token_ids(eos, where),
+        eos_token_ids=_token_ids(fields.raw("eos_token_id") if eos is None else eos, where),
     ).checked(where)
 
 
@@ -146,13 +150,16 @@ def _rope_scaling(rope: Fields, max_position: int, where: str) -> RopeScaling | 
     raise ModelError(f"{where}: rope scaling {kind!r} is not supported; supported: default, linear, llama3.")
 
 
-def _refuse_unsupported(fields: Fields, architecture: registry.Architecture, where: str) -> None:
+def _refuse_unsupported(fields: Fields, rope: Fields, architecture: registry.Architecture, where: str) -> None:
     activation = fields.raw("hidden_act", "silu")
     if activation != "silu":
         raise ModelError(f"{where}: the activation {activation!r} is not supported; supported: silu.")
     for flag in ("attention_bias", "mlp_bias"):
         if fields.raw(flag, False):
             raise ModelError(f"{where}: {flag}=true is not supported for {architecture.name}.")
+    rotated = rope.number("partial_rotary_factor", fields.number("partial_rotary_factor", 1.0))
+    if rotated != 1:
+        raise ModelError(f"{where}: rotary embedding over only {rotated:.0%} of each head is not supported.")
     quantization = fields.raw("quantization_config")
     if quantization:
         method = quantization.get("quant_method", "unnamed")
@@ -180,11 +187,8 @@ def _active_window(fields: Fields, architecture: registry.Architecture) -> int |
     layer_types = fields.raw("layer_types")
     if layer_types is not None and "sliding_attention" not in layer_types:
         return None
-    if (
-        opted_in
-        and layer_types is None
-        and fields.integer("max_window_layers", 28) >= fields.integer("num_hidden_layers")
-    ):
+    by_depth = opted_in and layer_types is None
+    if by_depth and fields.integer("max_window_layers", 28) >= fields.integer("num_hidden_layers"):
         return None
     window = fields.integer("sliding_window", 4096)
     return window if window < fields.integer("max_position_embeddings") else None

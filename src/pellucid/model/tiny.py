@@ -12,6 +12,7 @@ from pellucid.model.weights import RandomWeights, Weights
 
 NAME = "tiny"
 BOS, EOS, PAD = 256, 257, 258
+_NAMES = {BOS: "<bos>", EOS: "<eos>", PAD: "<pad>"}
 CONFIG = ModelConfig(
     architecture="LlamaForCausalLM",
     vocab_size=260,
@@ -51,7 +52,6 @@ class ByteTokenizer(Tokenizer):
 
     vocab_size = CONFIG.vocab_size
     bos_token_id, eos_token_id = BOS, EOS
-    _names = {BOS: "<bos>", EOS: "<eos>", PAD: "<pad>"}  # noqa: RUF012 (a constant)
 
     def __init__(self) -> None:
         super().__init__(_CHAT, {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>"})
@@ -63,6 +63,6 @@ class ByteTokenizer(Tokenizer):
             raise RequestError("A prompt's text must be a string of valid Unicode, without lone surrogates.") from None
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        names = {} if skip_special_tokens else self._names
+        names = {} if skip_special_tokens else _NAMES
         pieces = (bytes((id,)) if id < 256 else names.get(id, "").encode() for id in ids)
         return b"".join(pieces).decode(errors="replace")

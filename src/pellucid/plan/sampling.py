@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterable
+from typing import Any
 
-from msgspec import Struct
-
-from pellucid.errors import RequestError
+from pellucid.errors import RequestError, refuse_unknown_options
 
 
-class SamplingParams(Struct, frozen=True, kw_only=True):
+class _Checked(type):
+    """Constructors that answer an unknown option with its nearest known name."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        refuse_unknown_options(cls.__name__, options, names, RequestError)
+        return super().__call__(*args, **options)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SamplingParams(metaclass=_Checked):
     """Sampling and stopping of one request.
 
     ``temperature=0`` is greedy. ``top_k`` of 0 or -1 and ``top_p=1``, ``min_p=0`` switch those
     filters off. ``seed`` makes a request independent of its neighbours: its noise is keyed by
     (seed, position). ``stop_token_ids`` end the request and stay in its tokens; the model's own
     end token does too unless ``ignore_eos``; neither is possible before ``min_tokens``.
+    ``max_tokens`` None means up to the engine's ``max_model_len``.
     ``skip_reading_prefix_cache`` computes everything afresh and is counted as bypass.
 
-    Raises `RequestError` for a value out of range.
+    Raises `RequestError` for an unknown option or a value out of range.
     """
 
     temperature: float = 1.0
@@ -28,12 +40,22 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
     seed: int | None = None
     max_tokens: int | None = 16
     min_tokens: int = 0
-    stop_token_ids: tuple[int, ...] = ()
+    stop_token_ids: Iterable[int] = ()
     ignore_eos: bool = False
     skip_special_tokens: bool = True
     skip_reading_prefix_cache: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
+        for name in ("temperature", "top_p", "min_p"):
+            _require_number(name, getattr(self, name), (int, float))
+        for name in ("top_k", "min_tokens", "max_tokens", "seed"):
+            _require_number(name, getattr(self, name), (int,), or_none=name in ("max_tokens", "seed"))
+        for token in self.stop_token_ids:
+            _require_number("stop_token_ids", token, (int,))
+        self._check_ranges()
+
+    def _check_ranges(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
             raise RequestError(f"temperature must be 0 (greedy) or more, not {self.temperature}.")
         if not 0 < self.top_p <= 1:
@@ -50,3 +72,9 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
             raise RequestError(
                 f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}; change one of them."
             )
+
+
+def _require_number(name: str, value: object, kinds: tuple[type, ...], *, or_none: bool = False) -> None:
+    if (value is None and or_none) or (isinstance(value, kinds) and not isinstance(value, bool)):
+        return
+    raise RequestError(f"{name} must be {' or '.join(kind.__name__ for kind in kinds)}, not {value!r}.")

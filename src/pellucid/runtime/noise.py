@@ -3,7 +3,8 @@
 SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014; the
 constants are those of Sebastiano Vigna's public-domain splitmix64.c) is a counter with a finaliser, so
 the ``i``-th number of a stream needs no state. A stream is keyed by (seed, position); ``i`` is the token
-id. It is integer arithmetic modulo 2**64, hence the same on every device, up to one conversion to float.
+id. The bits come from integer arithmetic modulo 2**64, hence are the same on every device; only the last digit
+of the logarithms that make noise of them may differ.
 """
 
 from __future__ import annotations

@@ -1,0 +1,80 @@
+#: make prove       see PagedAttention at work on a real model, and check the first claims about it
+#: make test        lint and every fast test
+#: make test-all    lint and every test: real vLLM, browser, soaks
+#: make lint        ruff, mypy, import-linter
+#: make bench       the benchmarks; the last line of each is one JSON object
+#: make clean       remove the virtual environment and what the tools left behind
+#:
+#: Each of them makes the virtual environment it needs (.venv) and uses your own pip settings.
+#:
+#: PYTHON=python3.12     the interpreter to make it with, 3.11 or newer       (default: python3)
+#: ARGS="--json"         passed on to `pellucid prove` or, after their own options, to the tests
+#: TORCH_INDEX=address   one more package index, for torch alone. Plain torch for Linux is a CUDA
+#:                       build of several GB; without a GPU name PyTorch's CPU index (see README)
+#: QUIET=                let pip say all that it does
+
+PYTHON ?= python3
+ARGS ?=
+TORCH_INDEX ?=
+QUIET ?= -qq
+
+VENV := .venv
+BIN := $(VENV)/bin
+ENGINE := $(VENV)/.engine
+DEV := $(VENV)/.dev
+PIP := $(BIN)/python -m pip install $(QUIET) --disable-pip-version-check --constraint constraints.txt
+OR_HINT := || { echo 'pellucid: pip failed; is a package index within reach? Repeat with QUIET= to see all that pip says' >&2; exit 1; }
+SAY := @printf 'pellucid: %s\n' >&2
+
+# The stamps ENGINE and DEV are set when an installation is complete: an interrupted one starts afresh.
+# They are worth nothing once the interpreter is gone or this folder has moved.
+IS_WHOLE := import importlib.util as u, os; \
+  assert os.path.samefile(u.find_spec("pellucid").origin, "src/pellucid/__init__.py")
+IGNORED := $(shell $(BIN)/python -c '$(IS_WHOLE)' 2>/dev/null || rm -f $(ENGINE) $(DEV))
+IS_NEW_ENOUGH := import sys; v = sys.version_info; v >= (3, 11) or sys.exit( \
+  "Pellucid needs Python 3.11 or newer, and $(PYTHON) is %d.%d: name a newer one with PYTHON=..." % v[:2])
+
+.PHONY: help prove test test-all lint bench clean
+
+help:
+	@sed -n 's/^#: \{0,1\}//p' Makefile
+
+prove: $(ENGINE)
+	@$(BIN)/pellucid prove $(ARGS)
+
+test: lint
+	@$(BIN)/pytest -m 'not slow' $(ARGS)
+
+test-all: lint
+	@$(BIN)/pytest $(ARGS)
+
+lint: $(DEV)
+	$(SAY) 'ruff, mypy, import-linter'
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(ENGINE)
+	@$(BIN)/python benchmarks/scheduler.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -o -name '*.egg-info' | xargs rm -rf
+
+$(ENGINE): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo 'Pellucid needs Python 3.11 or newer, and there is no $(PYTHON): name yours with PYTHON=...' >&2; exit 1; }
+	@$(PYTHON) -c '$(IS_NEW_ENOUGH)'
+	@if test -e $@; then rm -f $@; else \
+	  echo 'pellucid: making $(VENV)' >&2; $(PYTHON) -m venv --clear $(VENV) >&2; fi
+	$(SAY) 'installing torch, the largest part (for a small build without CUDA see TORCH_INDEX in `make help`)'
+	@$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch $(OR_HINT)
+	$(SAY) 'installing the engine'
+	@$(PIP) --editable '.[engine]' $(OR_HINT)
+	@touch $@
+
+$(DEV): $(ENGINE)
+	$(SAY) 'installing what the tests need'
+	@$(PIP) --editable '.[engine,dev]' $(OR_HINT)
+	@touch $@

@@ -1,0 +1,229 @@
+"""Is the accounting light? Times what Pellucid adds to a model: scheduling, commit and journal.
+
+No model runs here; every result is a made-up token. Four things are measured:
+
+*A step.* `Scheduler.schedule` plus `Scheduler.commit`, with the journal on at its default capacity
+and the prefix cache on, for a steady batch of decoding requests. Prompt lengths are staggered, so
+that in every step one request in 16 crosses into a new block: a `Take` and a `Publish` with its
+SHA-256. `pause` is the one step in which the journal folds its older half away, at 256 requests.
+
+*The journal alone.* The acts of the measured steps are built from their fields and appended once
+more, and nothing else. Appending is never off: this is a share of the step, not a saving to be had.
+
+*Blocks.* One block taken and returned counts once. Through `BlockPool.take` and `give_back` with
+tables of 16; through `KVManager.open`, `match`, `admit`, `close`, which adds names, tables and
+journal; and the same with the prefix cache on, which adds hashing, publishing and evicting
+every block of an unknown prompt.
+
+*Import.* The best of several fresh interpreters that `import pellucid`, less the best of those that
+do nothing.
+
+The last line printed is one JSON object with every figure and its target.
+
+    python benchmarks/scheduler.py
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from pellucid.engine.config import SchedulerConfig
+from pellucid.engine.scheduler import Scheduler
+from pellucid.kv import KVManager
+from pellucid.kv.acts import AnyAct
+from pellucid.kv.pool import BlockPool
+from pellucid.plan import Request, SamplingParams, StepResult
+
+BLOCK_SIZE = 16
+TABLE = 16  # blocks
+WARM_UP, STEPS = 100, 1_000
+TABLES = 4_000
+INTERPRETERS = 7
+STEP_TARGET_MS = {64: 0.3, 128: None, 256: 1.0}
+
+
+class Figure(NamedTuple):
+    """One number; ``target`` is the most it may be, or for a rate (a unit "per second") the least."""
+
+    name: str
+    value: float
+    unit: str
+    target: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        if self.target is None:
+            return None
+        return self.value >= self.target if self.unit.endswith("/s") else self.value <= self.target
+
+
+# -- a step ----------------------------------------------------------------------------------------
+
+
+def decoding(requests: int, steps: int) -> Scheduler:
+    """A scheduler whose pool lets ``requests`` decode for ``steps`` without pressure."""
+    length = 100 + BLOCK_SIZE + steps
+    kv = KVManager(requests * math.ceil(length / BLOCK_SIZE) + 1, BLOCK_SIZE)
+    config = SchedulerConfig(max_model_len=length + 1, max_num_seqs=requests, max_num_batched_tokens=requests * length)
+    scheduler = Scheduler(kv, config)
+    for i in range(requests):
+        prompt = tuple(range(i, i + 100 + i % BLOCK_SIZE))
+        scheduler.add(Request(name=f"R{i}", prompt=prompt, sampling=SamplingParams(max_tokens=steps)))
+    return scheduler
+
+
+def step(scheduler: Scheduler) -> float:
+    """One step with its result made up in between; seconds in the scheduler."""
+    start = time.perf_counter()
+    plan = scheduler.schedule()
+    planned = time.perf_counter()
+    result = StepResult(plan.step, (7,) * sum(plan.samples))
+    answered = time.perf_counter()
+    scheduler.commit(result)
+    return time.perf_counter() - answered + planned - start
+
+
+def measure_step(requests: int) -> list[Figure]:
+    scheduler = decoding(requests, WARM_UP + STEPS)
+    for _ in range(WARM_UP):
+        step(scheduler)
+    journal = scheduler.kv.journal
+    before = len(journal)
+    times = [1e3 * step(scheduler) for _ in range(STEPS)]
+    acts = journal.since(before)
+    appending = 1e3 * append_again(acts) / STEPS
+    return [
+        Figure(f"step_{requests}_median", statistics.median(times), "ms", STEP_TARGET_MS[requests]),
+        Figure(f"step_{requests}_p99", statistics.quantiles(times, n=100)[-1], "ms"),
+        Figure(f"step_{requests}_acts", len(acts) / STEPS, "acts"),
+        Figure(f"step_{requests}_journal", appending, "ms"),
+        Figure(f"step_{requests}_journal_share", 100 * appending / statistics.mean(times), "%"),
+    ]
+
+
+def append_again(acts: Sequence[AnyAct]) -> float:
+    """Seconds to build equal acts from their fields and append them."""
+    parts = [(type(act), msgspec.structs.astuple(act)) for act in acts]
+    journal: list[AnyAct] = []
+    append = journal.append
+    start = time.perf_counter()
+    for kind, fields in parts:
+        append(kind(*fields))
+    return time.perf_counter() - start
+
+
+def measure_pause(requests: int) -> list[Figure]:
+    """Decode until the journal has folded once; the figure is that step, and what it costs per step."""
+    steps = 10_000
+    scheduler = decoding(requests, steps)
+    journal = scheduler.kv.journal
+    for number in range(1, steps):
+        seconds = step(scheduler)
+        if journal.base.acts:
+            return [
+                Figure(f"step_{requests}_pause", 1e3 * seconds, "ms"),
+                Figure(f"step_{requests}_pause_spread", 1e3 * seconds / number, "ms"),
+            ]
+    raise AssertionError(f"{steps} steps of {requests} requests did not fill the journal")
+
+
+# -- blocks ----------------------------------------------------------------------------------------
+
+
+def measure_pool() -> Figure:
+    pool = BlockPool(TABLES * TABLE + 1)
+    start = time.perf_counter()
+    for _ in range(TABLES):
+        blocks = pool.take(TABLE)
+        blocks.reverse()
+        pool.give_back(blocks)
+    return Figure("blocks_pool", TABLES * TABLE / (time.perf_counter() - start), "blocks/s", 1e6)
+
+
+def measure_manager(name: str, caching: bool, target: float | None) -> Figure:
+    """Tables of 16 blocks, each of a prompt nobody has seen, in a pool that holds a quarter of them."""
+    kv = KVManager(TABLES * TABLE // 4 + 1, BLOCK_SIZE, enable_prefix_caching=caching)
+    prompts = [list(range(i, i + TABLE * BLOCK_SIZE)) for i in range(TABLES)]
+    start = time.perf_counter()
+    for prompt in prompts:
+        table = kv.open("R", prompt)
+        kv.admit(table, kv.match(table), len(prompt))
+        kv.close(table, "length", None)
+    return Figure(name, TABLES * TABLE / (time.perf_counter() - start), "blocks/s", target)
+
+
+# -- import ----------------------------------------------------------------------------------------
+
+
+def fresh_interpreter(code: str) -> float:
+    """Seconds of the fastest of several interpreters that run ``code``."""
+
+    def once() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return time.perf_counter() - start
+
+    return min(once() for _ in range(INTERPRETERS))
+
+
+def measure_import() -> list[Figure]:
+    start_up = fresh_interpreter("pass")
+    importing = fresh_interpreter("import pellucid, sys; assert 'torch' not in sys.modules")
+    return [
+        Figure("import_interpreter", start_up, "s"),
+        Figure("import_pellucid", max(0.0, importing - start_up), "s", 0.15),
+    ]
+
+
+# -- the report ------------------------------------------------------------------------------------
+
+
+def cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
+
+
+def show(figure: Figure) -> None:
+    target = "" if figure.target is None else f"   target {figure.target:,g}: {'met' if figure.met else 'MISSED'}"
+    print(f"{figure.name:24} {figure.value:14,.3f} {figure.unit:9}{target}", flush=True)
+
+
+def main() -> None:
+    figures: list[Figure] = []
+    for requests in STEP_TARGET_MS:
+        figures += measure_step(requests)
+    figures += measure_pause(256)
+    figures.append(measure_pool())
+    figures.append(measure_manager("blocks_manager", caching=False, target=1e6))
+    figures.append(measure_manager("blocks_manager_caching", caching=True, target=None))
+    figures += measure_import()
+    for figure in figures:
+        show(figure)
+    report = {
+        "benchmark": "scheduler",
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "cpu": cpu_model(),
+        "figures": {
+            f.name: {"value": round(f.value, 4), "unit": f.unit, "target": f.target, "met": f.met} for f in figures
+        },
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""A claim: a sentence about PagedAttention that recordings can prove or refute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pellucid.lab.proof import Finding, Proof, not_observable
+from pellucid.lab.recording import Recording
+from pellucid.lab.scenario import Scenario
+
+Recordings = Mapping[str, Recording]
+"""By the name of their scenario."""
+
+
+class Claim(NamedTuple):
+    """``judge`` reads the recordings of the scenarios that the claim ``needs``, and of ``also`` where there are any."""
+
+    id: str
+    title: str
+    sentence: str
+    needs: tuple[Scenario, ...]
+    judge: Callable[[Recordings], Finding]
+    also: tuple[Scenario, ...] = ()
+
+    def prove(self, recordings: Recordings, missing: Mapping[str, str] | None = None) -> Proof:
+        """Judge ``recordings``; ``missing`` says for scenarios that could not be played why."""
+        absent = [scenario.name for scenario in self.needs if scenario.name not in recordings]
+        if absent:
+            reason = (missing or {}).get(absent[0], "it was not played")
+            finding = not_observable(f"The scenario {absent[0]!r} did not run: {reason}.")
+        else:
+            read = {scenario.name for scenario in (*self.needs, *self.also)}
+            finding = self.judge({name: recording for name, recording in recordings.items() if name in read})
+        return Proof(self.id, self.title, self.sentence, finding)

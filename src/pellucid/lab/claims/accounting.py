@@ -1,0 +1,89 @@
+"""Claim: the books balance. Every invariant that can be seen is checked in every frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pellucid.kv.fold import Fold
+from pellucid.kv.invariants import INVARIANTS, SNAPSHOT_CHECKS, Violation
+from pellucid.kv.trail import Trail
+from pellucid.lab.claim import Claim, Recordings
+from pellucid.lab.proof import Exhibit, Finding, Verdict, not_observable, refuted
+from pellucid.lab.recording import Frame, Recording
+from pellucid.lab.scenario import MIXED, SCENARIOS
+
+IN_A_SNAPSHOT = ("I1", "I2", "I3", "I9")
+IN_THE_JOURNAL = ("I4", "I5", "I7", "I8", "I10", "I12")
+INSIDE = ("I6", "I11", "I14")
+
+
+def judge(recordings: Recordings) -> Finding:
+    """From the recording alone: pictures, journal, and the journal folded; and what an audit from inside found."""
+    for recording in recordings.values():
+        for frame, message in _violations(recording):
+            where = f"After step {frame.step} of the scenario {recording.scenario!r}"
+            return refuted(f"{where}: {message}", exhibits=(Exhibit(where, frame.snapshot),))
+    if not any(frame.snapshot.requests for recording in recordings.values() for frame in recording.frames):
+        return not_observable("No request ever lived, so the books were empty.")
+    return _proved(recordings)
+
+
+def _violations(recording: Recording) -> Iterator[tuple[Frame, str]]:
+    acts, first = recording.acts, recording.frames[0].snapshot
+    fold, trail, read = Fold(first), Trail(first), 0
+    for frame in recording.frames:
+        for message in frame.violations or ():
+            yield frame, message
+        for check in SNAPSHOT_CHECKS:
+            yield from ((frame, str(violation)) for violation in check(frame.snapshot))
+        if acts is None:
+            continue
+        until = frame.snapshot.acts - first.acts
+        for act in acts[read:until]:
+            yield from ((frame, str(Violation(*fault))) for fault in trail.follow(act))
+            fold.apply(act)
+        read = until
+        if fold.snapshot() != frame.snapshot:
+            yield frame, str(Violation("I12", "the recorded acts fold to another snapshot than the recorded one.", ()))
+
+
+def _proved(recordings: Recordings) -> Finding:
+    runs = list(recordings.values())
+    journal = all(recording.acts is not None for recording in runs)
+    inside = all(frame.violations is not None for recording in runs for frame in recording.frames)
+    checked = [*IN_A_SNAPSHOT, *(IN_THE_JOURNAL if journal else ()), *(INSIDE if inside else ())]
+    checked.sort(key=list(INVARIANTS).index)
+    frames = sum(len(recording.frames) for recording in runs)
+    acts = sum(len(recording.acts or ()) for recording in runs)
+    steps = sum(recording.steps for recording in runs)
+    left = [recording.frames[-1].snapshot.pool.held for recording in runs]
+    unseen = [invariant for invariant in INVARIANTS if invariant not in checked]
+    facts = (
+        ("checked", f"{' '.join(checked)}, each after every step"),
+        ("not checked here", " ".join(unseen) or "nothing"),
+        ("the journal", f"{acts:,} acts fold to each of {frames} snapshots" if journal else "this engine has none"),
+        ("at the end", f"{sum(left)} blocks held: every block came back" if not any(left) else f"{sum(left)} held"),
+    )
+    return Finding(
+        Verdict.PROVED,
+        "No invariant was broken.",
+        f"{steps} steps of {len(runs)} scenarios, {runs[0].usable:,} usable blocks",
+        facts,
+        {
+            "invariants": {name: INVARIANTS[name] for name in checked},
+            "not_checked": unseen,
+            "snapshots": frames,
+            "acts": acts if journal else None,
+            "held_at_the_end": sum(left),
+        },
+    )
+
+
+ACCOUNTING = Claim(
+    "accounting",
+    "The books balance",
+    "Every block is in one state, its owners are its table entries, and the journal tells the whole story.",
+    (MIXED,),
+    judge,
+    also=SCENARIOS,
+)

@@ -1,0 +1,204 @@
+"""Claim: equal prefixes share the same physical blocks, while both live and after one has ended."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+from pellucid.kv.acts import Launch
+from pellucid.kv.block import BlockState
+from pellucid.lab.claim import Claim, Recordings
+from pellucid.lab.claims.same_output import different_output
+from pellucid.lab.proof import Exhibit, Finding, Verdict, not_observable, refuted
+from pellucid.lab.recording import Frame, Recording
+from pellucid.lab.scenario import FIRST, LATER, SECOND, SHARING, UNSHARED
+from pellucid.view import runs
+
+
+class Hit(NamedTuple):
+    """``name`` found a prefix: its ``blocks``, ``tokens`` in all, in frame ``after``; ``before`` is the one before.
+
+    ``computed`` counts the tokens that it computed over its whole life, None without a journal.
+    """
+
+    name: str
+    blocks: tuple[int, ...]
+    tokens: int
+    before: Frame
+    after: Frame
+    computed: int | None
+
+
+def judge(recordings: Recordings) -> Finding:
+    """Two live owners, a revival, nothing recomputed, and the answers that come without the cache."""
+    run, plain = recordings[SHARING.name], recordings[UNSHARED.name]
+    source = _first_table(run)
+    if not source:
+        return not_observable(f"{FIRST} was never served, so there was nothing to share.")
+    hits = []
+    for name in (SECOND, LATER):
+        hit = _hit(run, name, source)
+        if isinstance(hit, Finding):
+            return hit
+        hits.append(hit)
+    live, revival = hits
+    if other := _two_owners(live) or _revived(revival):
+        return other
+    names = (FIRST, SECOND, LATER)
+    if other := different_output(run, plain, names, "without the cache"):
+        return other
+    return _proved(run, source, live, revival)
+
+
+def _first_table(run: Recording) -> tuple[int, ...]:
+    index = run.served(FIRST)
+    return () if index is None else run.frames[index].blocks(FIRST)
+
+
+def _hit(run: Recording, name: str, source: tuple[int, ...]) -> Hit | Finding:
+    """What ``name`` found: its own count, its table beside that of the first, and what it computed must agree."""
+    index = run.admitted(name)
+    if index is None:
+        return not_observable(f"{name} was never served, so there was nothing to share.")
+    before, after = run.frames[index - 1], run.frames[index]
+    view = after.live(name)
+    assert view is not None
+    blocks = _leading(source, view.blocks)
+    tokens = len(blocks) * run.block_size
+    told = view.cached_tokens or 0
+    if not blocks and not told:
+        return not_observable(f"{name} found nothing of its prefix in the cache: nothing was shared.")
+    if told != tokens:
+        return refuted(
+            f"{name} is told to have found {told} tokens, and {len(blocks)} blocks of its table "
+            f"({runs(view.blocks)}) are those of {FIRST} ({runs(source)}).",
+            exhibits=(Exhibit(f"Step {after.step}", after.snapshot),),
+        )
+    equal = len(_leading(run.requests[FIRST].prompt, run.requests[name].prompt))
+    if tokens > equal:
+        return refuted(f"{name} shares {tokens} tokens with {FIRST}, and only {equal} of their prompts are equal.")
+    computed = _computed(run, name)
+    if wrong := _recomputed(run, name, tokens, computed):
+        return refuted(wrong)
+    return Hit(name, blocks, tokens, before, after, computed)
+
+
+def _leading(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(os.path.commonprefix([one, other]))  # type: ignore[type-var]
+
+
+def _computed(run: Recording, name: str) -> int | None:
+    """Tokens of ``name`` in all launched plans."""
+    if run.acts is None:
+        return None
+    launches = (act for act in run.acts if isinstance(act, Launch) and name in act.requests)
+    return sum(act.counts[act.requests.index(name)] for act in launches)
+
+
+def _recomputed(run: Recording, name: str, hit: int, computed: int | None) -> str | None:
+    """Everything but the hit and the last output token is computed, once."""
+    output = run.outputs.get(name)
+    if computed is None or output is None or not output.finished:
+        return None
+    needed = len(run.requests[name].prompt) + len(output.tokens) - 1 - hit
+    if computed == needed:
+        return None
+    return f"{name} computed {computed} tokens, and with {hit} found in the cache it had {needed} to compute."
+
+
+def _two_owners(hit: Hit) -> Finding | None:
+    """While the first lives, each shared block must stand in both tables and count two owners."""
+    if hit.after.live(FIRST) is None or not hit.after.blocks(FIRST):
+        return not_observable(f"{FIRST} had ended when {hit.name} began: no block had two live owners.")
+    holders = [set(hit.after.blocks(FIRST)), set(hit.after.blocks(hit.name))]
+    for block in hit.blocks:
+        owners = hit.after.snapshot.pool.owners[block]
+        if owners != 2 or not all(block in holder for holder in holders):
+            return refuted(
+                f"Block {block} is shared by {FIRST} and {hit.name} and counts {owners} owners.",
+                exhibits=(Exhibit(f"Step {hit.after.step}", hit.after.snapshot),),
+            )
+    return None
+
+
+def _revived(hit: Hit) -> Finding | None:
+    """With nobody alive each block must have been kept, without an owner; then it has one."""
+    before, after = hit.before.snapshot.pool, hit.after.snapshot.pool
+    for block in hit.blocks:
+        state, owners = before.state(block), after.owners[block]
+        if state is BlockState.HELD:
+            return not_observable(f"Block {block} still had an owner when {hit.name} came: nothing was revived.")
+        if state is not BlockState.CACHED or owners != 1:
+            return refuted(f"Block {block} was {state} before {hit.name} found it, and counts {owners} owners after.")
+    return None
+
+
+def _proved(run: Recording, source: tuple[int, ...], live: Hit, revival: Hit) -> Finding:
+    saved = live.tokens + revival.tokens
+    outputs = {name: len(run.outputs[name].tokens) for name in (FIRST, SECOND, LATER)}
+    evidence: dict[str, Any] = {
+        "first_table": list(source),
+        "live": _evidence(run, live),
+        "revival": _evidence(run, revival),
+        "tokens_saved": saved,
+        "output_tokens": outputs,
+    }
+    facts = [
+        ("in common", f"{_equal(run, live)} tokens = {len(live.blocks)} whole blocks of {run.block_size}"),
+        (FIRST, f"table {runs(source)}"),
+        *_facts(run, live, "owners 1 -> 2 while both live"),
+        *_facts(run, revival, "owners 0 -> 1, revived from the cache"),
+        ("the answers", f"{' + '.join(map(str, outputs.values()))} output tokens, the same without the cache"),
+    ]
+    return Finding(
+        Verdict.PROVED,
+        f"{len(live.blocks)} blocks had two live owners, {len(revival.blocks)} came back to life, "
+        f"and {saved} tokens were not computed again.",
+        f"{run.steps} steps, {run.usable:,} usable blocks, {len(run.requests)} requests, each run with and without",
+        tuple(facts),
+        evidence,
+        (
+            Exhibit(f"Step {live.after.step}: {FIRST} and {SECOND} share", live.after.snapshot),
+            Exhibit(f"Step {revival.before.step}: both have ended, the blocks are kept", revival.before.snapshot),
+            Exhibit(f"Step {revival.after.step}: {LATER} brings them back to life", revival.after.snapshot),
+        ),
+    )
+
+
+def _equal(run: Recording, hit: Hit) -> int:
+    return len(_leading(run.requests[FIRST].prompt, run.requests[hit.name].prompt))
+
+
+def _facts(run: Recording, hit: Hit, owners: str) -> list[tuple[str, str]]:
+    facts = [
+        (hit.name, f"table {runs(hit.after.blocks(hit.name))}"),
+        ("", f"blocks {runs(hit.blocks)} are those of {FIRST}: {owners}"),
+    ]
+    if hit.computed is not None:
+        prompt = len(run.requests[hit.name].prompt)
+        facts.append(("", f"computed {prompt - hit.tokens} of its {prompt} prompt tokens, found {hit.tokens}"))
+    return facts
+
+
+def _evidence(run: Recording, hit: Hit) -> dict[str, Any]:
+    pools = hit.before.snapshot.pool, hit.after.snapshot.pool
+    return {
+        "request": hit.name,
+        "step": hit.after.step,
+        "table": list(hit.after.blocks(hit.name)),
+        "shared": list(hit.blocks),
+        "owners_before": [pools[0].owners[block] for block in hit.blocks],
+        "owners_after": [pools[1].owners[block] for block in hit.blocks],
+        "equal_tokens": _equal(run, hit),
+        "hit_tokens": hit.tokens,
+        "computed_tokens": hit.computed,
+    }
+
+
+PREFIX_SHARED = Claim(
+    "sharing",
+    "Equal prefixes share blocks",
+    "Requests with equal prefixes use the same physical blocks, compute them once, and answer as if they had not.",
+    (SHARING, UNSHARED),
+    judge,
+)

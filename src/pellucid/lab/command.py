@@ -1,0 +1,67 @@
+"""``pellucid prove``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+OPTIONS: tuple[tuple[str, type, str], ...] = (
+    ("dtype", str, "auto, float32, bfloat16 or float16 (auto: float32 on a CPU)"),
+    ("device", str, "cpu or cuda"),
+    ("block-size", int, "tokens per block (16)"),
+    ("num-gpu-blocks-override", int, "blocks in the pool, the reserved one included (a small pool, so that you see re-use)"),
+    ("max-model-len", int, "the longest request, in tokens"),
+    ("max-num-batched-tokens", int, "tokens per step (2048)"),
+    ("reuse-policy", str, "free-first, vllm-0.23 or vllm-0.24"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``pellucid prove``."""
+    parser.add_argument("--model", default="smollm2-135m", help="smollm2-135m, tiny, a folder, a .gguf file or a hub id")
+    for name, kind, text in OPTIONS:
+        parser.add_argument(f"--{name}", type=kind, help=text)
+    parser.add_argument("--async-scheduling", action="store_true", help="plan each step before the last one is back")
+    parser.add_argument("--json", action="store_true", help="one JSON object with all the evidence")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run it; returns the exit status. Raises `PellucidError` for a model or options that cannot work."""
+    names = [name.replace("-", "_") for name, _, _ in OPTIONS]
+    options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    if arguments.async_scheduling:
+        options["async_scheduling"] = True
+    return prove(arguments.model, options, json=arguments.json)
+
+
+def prove(
+    model: str = "smollm2-135m",
+    options: Mapping[str, Any] | None = None,
+    *,
+    json: bool = False,
+    stream: TextIO | None = None,
+) -> int:
+    """Put the claims to the proof on ``model`` and write the report to ``stream`` (stdout by default).
+
+    ``options`` are those of `pellucid.LLM`; without a pool size the pool is small, see
+    `PellucidLaboratory`. Returns 0 if nothing is refuted, else 1.
+    """
+    with _working(model) as progress:
+        from pellucid.lab.pellucid_subject import PellucidLaboratory
+        from pellucid.lab.trial import trial
+
+        report = trial(PellucidLaboratory(model, **(options or {})), progress=progress)
+    out = stream or sys.stdout
+    if json:
+        import msgspec
+
+        out.write(msgspec.json.encode(report).decode() + "\n")
+    else:
+        from pellucid.lab.terminal import print_report
+
+        print_report(report, out)
+    return report.exit_status

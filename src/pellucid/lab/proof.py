@@ -1,0 +1,61 @@
+"""Verdicts, and what a claim has to show for one."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from msgspec import Struct
+
+from pellucid.kv.snapshot import Snapshot
+
+
+class Verdict(enum.StrEnum):
+    """A claim whose situation did not arise is not observable, never proved."""
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    NOT_OBSERVABLE = "not observable"
+
+
+class Exhibit(Struct, frozen=True):
+    """A picture to look at: the accounting at one moment."""
+
+    title: str
+    snapshot: Snapshot
+
+
+class Finding(Struct, frozen=True):
+    """What judging a claim came to.
+
+    ``reason`` is one sentence; ``scope`` says how much was looked at; ``facts`` are the numbers that
+    decide, for a reader; ``evidence`` is the same and more, for a program: plain JSON values.
+    """
+
+    verdict: Verdict
+    reason: str
+    scope: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    evidence: dict[str, Any] = {}
+    exhibits: tuple[Exhibit, ...] = ()
+
+
+class Proof(Struct, frozen=True):
+    """A claim and the finding about it."""
+
+    claim: str
+    title: str
+    sentence: str
+    finding: Finding
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.finding.verdict
+
+
+def refuted(reason: str, **shown: Any) -> Finding:
+    return Finding(Verdict.REFUTED, reason, **shown)
+
+
+def not_observable(reason: str, **shown: Any) -> Finding:
+    return Finding(Verdict.NOT_OBSERVABLE, reason, **shown)

@@ -1,0 +1,112 @@
+"""The report as a person reads it: 80 columns, coloured on a terminal, bare text in a pipe."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from pellucid.lab.proof import Exhibit, Proof, Verdict
+from pellucid.lab.trial import Report
+from pellucid.view import Letters, picture
+
+WIDTH = 80
+INDENT = "  "
+STYLES = {
+    Verdict.PROVED: "bold black on green",
+    Verdict.REFUTED: "bold white on red",
+    Verdict.NOT_OBSERVABLE: "bold black on yellow",
+}
+
+
+def print_report(report: Report, stream: TextIO) -> None:
+    """Write ``report`` to ``stream``."""
+    console = Console(file=stream, highlight=False)
+    width = min(console.width, WIDTH)
+    for line in lines(report, width):
+        console.print(line, soft_wrap=True)
+
+
+def lines(report: Report, width: int = WIDTH) -> Iterator[Text]:
+    """The report line by line, none longer than ``width``."""
+    yield from _heading(report)
+    for number, proof in enumerate(report.proofs, start=1):
+        yield Text()
+        yield from _proof(number, proof, width)
+    yield Text()
+    yield from _ending(report, width)
+
+
+def _heading(report: Report) -> Iterator[Text]:
+    about, pool = report.about, report.pool
+    size = f", {pool.nbytes / 1024**2:,.1f} MiB" if pool.nbytes is not None else ""
+    longest = -(-about.max_model_len // pool.block_size)
+    yield Text("PagedAttention, put to the proof", style="bold")
+    yield Text()
+    yield from _facts(
+        (
+            ("engine", about.engine),
+            ("model", f"{about.model}, {about.dtype} on {about.device}"),
+            ("pool", f"{pool.total:,} blocks of {pool.block_size} tokens{size}"),
+            ("", f"1 is reserved, {pool.usable:,} are usable: {pool.usable * pool.block_size:,} tokens"),
+            ("longest request", f"{about.max_model_len:,} tokens = {longest:,} blocks"),
+        ),
+        WIDTH,
+    )
+
+
+def _proof(number: int, proof: Proof, width: int) -> Iterator[Text]:
+    finding = proof.finding
+    yield Text.assemble((f" {proof.verdict.upper()} ", STYLES[proof.verdict]), (f"  {number}. {proof.title}", "bold"))
+    yield Text()
+    yield from _paragraph(proof.sentence, width)
+    yield from _paragraph(finding.reason, width, "" if proof.verdict is Verdict.PROVED else "bold")
+    if finding.scope:
+        yield from _paragraph(f"{proof.verdict.capitalize()} on this run: {finding.scope}.", width)
+    if finding.facts:
+        yield Text()
+        yield from _facts(finding.facts, width)
+    yield from _exhibits(finding.exhibits, width)
+
+
+def _paragraph(text: str, width: int, style: str = "") -> Iterator[Text]:
+    for line in textwrap.wrap(text, width - len(INDENT)):
+        yield Text(INDENT + line, style=style)
+
+
+def _facts(facts: Iterable[tuple[str, str]], width: int) -> Iterator[Text]:
+    facts = list(facts)
+    label = max(len(name) for name, _ in facts) + 2
+    for name, value in facts:
+        rest = textwrap.wrap(value, width - len(INDENT) - label, drop_whitespace=False) or [""]
+        for i, line in enumerate(rest):
+            yield Text.assemble(INDENT, (f"{'' if i else name:<{label}}", "dim"), line.rstrip() if i else line)
+
+
+def _exhibits(exhibits: Iterable[Exhibit], width: int) -> Iterator[Text]:
+    letters = Letters()
+    for exhibit in exhibits:
+        yield Text()
+        yield Text(f"{INDENT}{exhibit.title}", style="bold")
+        for line in picture(exhibit.snapshot, letters, width - len(INDENT)):
+            yield Text(INDENT).append_text(line)
+
+
+def _ending(report: Report, width: int) -> Iterator[Text]:
+    counts = ", ".join(f"{report.count(verdict)} {verdict}" for verdict in Verdict)
+    yield Text(f"{len(report.proofs)} claims: {counts}; {report.steps} steps in all.", style="bold")
+    if report.exit_status:
+        yield from _paragraph("A refuted claim is a bug: please report it with the output of --json.", width)
+    yield Text()
+    yield Text("Next:")
+    yield from _facts(
+        (
+            ("pellucid prove --model tiny", "a random model, in a second"),
+            ("pellucid prove --block-size 8", "other blocks, the same claims"),
+            ("pellucid prove --json", "all the evidence, for a program"),
+        ),
+        width,
+    )

@@ -1,0 +1,99 @@
+"""A trial: every scenario played, every claim judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from msgspec import Struct
+
+from pellucid.errors import RequestError
+from pellucid.lab.claim import Claim
+from pellucid.lab.claims import CLAIMS
+from pellucid.lab.proof import Proof, Verdict
+from pellucid.lab.recorder import Recorder
+from pellucid.lab.recording import Recording
+from pellucid.lab.scenario import SCENARIOS, NotArisen, Scenario
+from pellucid.lab.subject import About, Laboratory
+
+Progress = Callable[[str, int], None]
+"""Told what is being played, and how many steps it has run."""
+
+
+class Pool(Struct, frozen=True):
+    """The pool of every subject of a trial, in blocks; ``nbytes`` is None where that cannot be seen."""
+
+    block_size: int
+    total: int
+    usable: int
+    nbytes: int | None
+
+
+class Report(Struct, frozen=True):
+    """Everything a trial came to. ``about`` is the first of its engines; the others differ in prefix caching only."""
+
+    about: About
+    pool: Pool
+    proofs: tuple[Proof, ...]
+    steps: int
+
+    def count(self, verdict: Verdict) -> int:
+        return Counter(proof.verdict for proof in self.proofs)[verdict]
+
+    @property
+    def exit_status(self) -> int:
+        """0 if nothing is refuted, else 1."""
+        return 1 if self.count(Verdict.REFUTED) else 0
+
+
+class Plays:
+    """The recordings of a trial by scenario, and for those that could not be played the reason."""
+
+    def __init__(self) -> None:
+        self.recordings: dict[str, Recording] = {}
+        self.missing: dict[str, str] = {}
+
+
+def play(
+    laboratory: Laboratory, scenarios: Sequence[Scenario] = SCENARIOS, progress: Progress = lambda about, step: None
+) -> Plays:
+    """Play ``scenarios``; neighbours of equal settings share an engine, one after the other.
+
+    Raises what the laboratory raises when it cannot make an engine.
+    """
+    plays = Plays()
+    for engine, (_, group) in enumerate(groupby(scenarios, key=lambda scenario: scenario.settings)):
+        ours = list(group)
+        subject = laboratory(**ours[0].settings)
+        for scenario in ours:
+            recorder = Recorder(scenario.name, subject, engine, lambda step, about=scenario.about: progress(about, step))
+            try:
+                scenario.play(recorder)
+            except (NotArisen, RequestError) as reason:
+                plays.missing[scenario.name] = str(reason).rstrip(".")
+                recorder.drain()
+            else:
+                plays.recordings[scenario.name] = recorder.recording()
+    return plays
+
+
+def trial(laboratory: Laboratory, claims: Sequence[Claim] = CLAIMS, progress: Progress = lambda about, step: None) -> Report:
+    """Play what ``claims`` need and judge them all."""
+    needed = {scenario.name for claim in claims for scenario in (*claim.needs, *claim.also)}
+    plays = play(laboratory, [scenario for scenario in SCENARIOS if scenario.name in needed], progress)
+    return report(plays, claims)
+
+
+def report(plays: Plays, claims: Sequence[Claim] = CLAIMS) -> Report:
+    """Judge ``claims`` on what was recorded."""
+    recordings = list(plays.recordings.values())
+    first = recordings[0]
+    frame = first.frames[0]
+    pool = frame.snapshot.pool
+    return Report(
+        about=first.about,
+        pool=Pool(pool.block_size, pool.total, pool.usable, frame.memory.nbytes if frame.memory else None),
+        proofs=tuple(claim.prove(plays.recordings, plays.missing) for claim in claims),
+        steps=sum(recording.steps for recording in recordings),
+    )

@@ -1,0 +1,114 @@
+"""The block map: one character for every physical block of the pool, in order of its id."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rich.text import Text
+
+from pellucid.kv.block import BlockState
+from pellucid.kv.snapshot import RequestView, Snapshot
+from pellucid.view.letters import Letters, shown
+from pellucid.view.lines import flow
+
+CELLS_IN_ALL = 4096
+GROUP = 16
+MARKS = {
+    BlockState.RESERVED: ("#", "dim"),
+    BlockState.CACHED: ("+", "magenta"),
+    BlockState.FREE: (".", "dim"),
+    BlockState.FENCED: ("~", "red"),
+}
+SHARED = "black on bright_magenta"
+UNKNOWN_OWNER = "?"
+MANY = "*"
+
+
+class Mark(NamedTuple):
+    """How one block is drawn: a character and a rich style."""
+
+    character: str
+    style: str
+
+
+def marks(snapshot: Snapshot, letters: Letters) -> list[Mark]:
+    """One mark for every block.
+
+    A held block shows the letter of its owner, or, if it has several, how many (``*`` from ten on);
+    one that no table of the snapshot holds shows ``?``.
+    """
+    pool = snapshot.pool
+    owner = {block: request.name for request in snapshot.requests for block in request.blocks}
+    result = []
+    for block, state in enumerate(pool.states):
+        if state is not BlockState.HELD:
+            result.append(Mark(*MARKS[state]))
+        elif pool.owners[block] > 1:
+            result.append(Mark(str(pool.owners[block]) if pool.owners[block] < 10 else MANY, SHARED))
+        elif (name := owner.get(block)) is None:
+            result.append(Mark(UNKNOWN_OWNER, "red"))
+        else:
+            result.append(Mark(letters.letter(name), letters.style(name)))
+    return result
+
+
+def block_map(snapshot: Snapshot, letters: Letters, width: int = 80) -> list[Text]:
+    """The map in rows of at most 64 cells, each after the id of its first block, under a ruler.
+
+    In a pool of more than 4,096 blocks one cell stands for several neighbours, shows the mark that
+    most of them have, and the first line says so.
+    """
+    letters.meet(request.name for request in snapshot.requests)
+    each = -(-snapshot.pool.total // CELLS_IN_ALL)
+    cells = _summarised(marks(snapshot, letters), each)
+    label = max(4, len(str(snapshot.pool.total - 1)))
+    row = next((size for size in (64, 32) if label + 2 + size + size // GROUP - 1 <= width), GROUP)
+    lines = [Text(f"one cell stands for {each} blocks, and shows the mark that most of them have")] if each > 1 else []
+    lines.append(_ruler(min(row, len(cells)), label, each))
+    for start in range(0, len(cells), row):
+        lines.append(_row(cells[start : start + row], f"{start * each:>{label}}  "))
+    return lines
+
+
+def legend(snapshot: Snapshot, letters: Letters, width: int = 80) -> list[Text]:
+    """What each mark on the map means; only those that are there."""
+    pool = snapshot.pool
+    pieces = [_piece(letters.letter(r.name), letters.style(r.name), shown(r.name, 24)) for r in _holders(snapshot)]
+    shared = sorted({owners for owners in pool.owners[1:] if owners > 1})
+    if shared:
+        numbers = [str(owners) for owners in shared if owners < 10] + ([MANY] if shared[-1] > 9 else [])
+        pieces.append(_piece(" ".join(numbers), SHARED, "that many owners"))
+    for state, (character, style) in MARKS.items():
+        if pool.count(state):
+            pieces.append(_piece(character, style, state.value))
+    return flow(pieces, width)
+
+
+def _holders(snapshot: Snapshot) -> Iterable[RequestView]:
+    return (request for request in snapshot.requests if request.blocks)
+
+
+def _piece(character: str, style: str, meaning: str) -> Text:
+    return Text.assemble((character, style), f" {meaning}")
+
+
+def _summarised(cells: Sequence[Mark], each: int) -> Sequence[Mark]:
+    if each == 1:
+        return cells
+    return [Counter(cells[i : i + each]).most_common(1)[0][0] for i in range(0, len(cells), each)]
+
+
+def _ruler(cells: int, label: int, each: int) -> Text:
+    columns = [f"{column * each:<{GROUP}}" for column in range(0, cells, GROUP)]
+    return Text(f"{'':{label}}  {' '.join(columns).rstrip()}", style="dim")
+
+
+def _row(cells: Sequence[Mark], label: str) -> Text:
+    line = Text(label, style="")
+    line.stylize("dim")
+    for i, (character, style) in enumerate(cells):
+        line.append(" " if i and i % GROUP == 0 else "", style="")
+        line.append(character, style=style)
+    return line

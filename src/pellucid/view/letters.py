@@ -1,0 +1,41 @@
+"""Which letter and which colour stands for which request."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable
+
+LETTERS = string.ascii_uppercase + string.ascii_lowercase
+COLOURS = ("cyan", "yellow", "green", "bright_blue", "bright_red", "bright_cyan", "bright_yellow", "bright_green")
+
+
+class Letters:
+    """Gives each request a letter, A, B, C … in the order in which it first meets them, and keeps it.
+
+    One object for several pictures keeps a request's letter through all of them. After 52 requests
+    the letters begin again at A.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._numbers: dict[str, int] = {}
+        self.meet(names)
+
+    def meet(self, names: Iterable[str]) -> None:
+        """Give letters to those of ``names`` that have none yet."""
+        for name in names:
+            self._number(name)
+
+    def letter(self, name: str) -> str:
+        return LETTERS[self._number(name) % len(LETTERS)]
+
+    def style(self, name: str) -> str:
+        return f"black on {COLOURS[self._number(name) % len(COLOURS)]}"
+
+    def _number(self, name: str) -> int:
+        return self._numbers.setdefault(name, len(self._numbers))
+
+
+def shown(name: str, width: int) -> str:
+    """``name`` in at most ``width`` characters, with anything that could steer a terminal replaced."""
+    safe = "".join(character if character.isprintable() else "?" for character in name)
+    return safe if len(safe) <= width else safe[: width - 2] + ".."

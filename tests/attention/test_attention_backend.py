@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from pellucid.attention import ReferenceAttention, attention_backend
+from pellucid.errors import ConfigError
+
+
+@pytest.mark.parametrize("name", ["auto", "reference"])
+def test_by_name(name: str) -> None:
+    assert isinstance(attention_backend(name, "cpu"), ReferenceAttention)
+
+
+def test_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"'flash'.*auto, reference"):
+        attention_backend("flash")
+
+
+@pytest.mark.parametrize("block_size", [2**i for i in range(9)])
+def test_powers_of_two_are_block_sizes(block_size: int) -> None:
+    ReferenceAttention().check(block_size, head_dim=64, heads=9, kv_heads=3)
+
+
+@pytest.mark.parametrize("block_size", [-16, 0, 3, 24, 255, 512])
+def test_other_block_sizes_are_refused(block_size: int) -> None:
+    with pytest.raises(ConfigError, match=f"power of two from 1 to 256, not {block_size}"):
+        ReferenceAttention().check(block_size, head_dim=64, heads=9, kv_heads=3)
+
+
+def test_heads_must_share_evenly() -> None:
+    with pytest.raises(ConfigError, match=r"9 query heads.* 2 KV heads"):
+        ReferenceAttention().check(16, head_dim=64, heads=9, kv_heads=2)
