@@ -38,6 +38,7 @@ class Trail:
             for i, block in enumerate(request.blocks):
                 self._filled[block] = min(size, request.slots - i * size)
         self._writing: dict[int, set[int]] = {step: set() for step in base.launched}
+        self._last_launch = base.step
         self._unwritten: dict[int, str] = {}  # findable blocks whose write the plan under way must hold
 
     def follow(self, act: acts.AnyAct) -> Iterator[Fault]:
@@ -87,7 +88,7 @@ class Trail:
         self._tables[act.request] += act.blocks
 
     def _publish(self, act: acts.Publish) -> Iterator[Fault]:
-        planned = act.step not in self._writing  # the plan of this step has not been launched yet
+        planned = act.step > self._last_launch  # the plan of this step is still being made
         for block, identity in zip(act.blocks, act.identities, strict=True):
             self._identities[block] = identity
             if self._filled[block] == self._size:
@@ -114,6 +115,7 @@ class Trail:
 
     def _launch(self, act: acts.Launch) -> Iterator[Fault]:
         self._writing[act.step] = set()
+        self._last_launch = act.step
         for name, count in zip(act.requests, act.counts, strict=True):
             if count < 1:
                 yield Fault("I8", f"{name!r} is in the plan of step {act.step} with {count} tokens.", ())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from msgspec import structs
+
 from pellucid.lab.proof import Finding, Proof, not_observable
 from pellucid.lab.recording import Recording
 from pellucid.lab.scenario import Scenario
@@ -32,4 +34,4 @@ class Claim(NamedTuple):
         else:
             read = {scenario.name for scenario in (*self.needs, *self.also)}
             finding = self.judge({name: recording for name, recording in recordings.items() if name in read})
-        return Proof(self.id, self.title, self.sentence, finding)
+        return Proof(id=self.id, title=self.title, sentence=self.sentence, **structs.asdict(finding))

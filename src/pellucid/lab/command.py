@@ -5,15 +5,23 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
+
+import msgspec
+from rich.console import Console
+from rich.status import Status
 
 OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("dtype", str, "auto, float32, bfloat16 or float16 (auto: float32 on a CPU)"),
     ("device", str, "cpu or cuda"),
     ("block-size", int, "tokens per block (16)"),
-    ("num-gpu-blocks-override", int, "blocks in the pool, the reserved one included (a small pool, so that you see re-use)"),
+    (
+        "num-gpu-blocks-override",
+        int,
+        "blocks in the pool, the reserved one included (a small pool, so that you see re-use)",
+    ),
     ("max-model-len", int, "the longest request, in tokens"),
     ("max-num-batched-tokens", int, "tokens per step (2048)"),
     ("reuse-policy", str, "free-first, vllm-0.23 or vllm-0.24"),
@@ -22,7 +30,9 @@ OPTIONS: tuple[tuple[str, type, str], ...] = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``pellucid prove``."""
-    parser.add_argument("--model", default="smollm2-135m", help="smollm2-135m, tiny, a folder, a .gguf file or a hub id")
+    parser.add_argument(
+        "--model", default="smollm2-135m", help="smollm2-135m, tiny, a folder, a .gguf file or a hub id"
+    )
     for name, kind, text in OPTIONS:
         parser.add_argument(f"--{name}", type=kind, help=text)
     parser.add_argument("--async-scheduling", action="store_true", help="plan each step before the last one is back")
@@ -57,11 +67,30 @@ def prove(
         report = trial(PellucidLaboratory(model, **(options or {})), progress=progress)
     out = stream or sys.stdout
     if json:
-        import msgspec
-
         out.write(msgspec.json.encode(report).decode() + "\n")
     else:
         from pellucid.lab.terminal import print_report
 
         print_report(report, out)
     return report.exit_status
+
+
+@contextmanager
+def _working(model: str) -> Iterator[Callable[[str, int], None]]:
+    """Says on a terminal's stderr what is going on, in place of the engines' own lines."""
+    logging.getLogger("pellucid").addHandler(logging.NullHandler())
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda about, step: None
+        return
+    console.print(f"loading {model} ...", highlight=False)
+    status = Status("", console=console)
+
+    def progress(about: str, step: int) -> None:
+        status.start()
+        status.update(f"{about}: step {step}")
+
+    try:
+        yield progress
+    finally:
+        status.stop()

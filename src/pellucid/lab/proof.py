@@ -40,17 +40,12 @@ class Finding(Struct, frozen=True):
     exhibits: tuple[Exhibit, ...] = ()
 
 
-class Proof(Struct, frozen=True):
-    """A claim and the finding about it."""
+class Proof(Finding, frozen=True, kw_only=True):
+    """A finding about the claim ``id``."""
 
-    claim: str
+    id: str
     title: str
     sentence: str
-    finding: Finding
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.finding.verdict
 
 
 def refuted(reason: str, **shown: Any) -> Finding:

@@ -29,6 +29,7 @@ class Recorder:
         self._outputs: dict[str, Output] = {}
         self._added: list[str] = []
         self._aborted: list[str] = []
+        self._stopped: set[str] = set()
         self._frames: list[Frame] = []
         self.observe()
 
@@ -36,10 +37,6 @@ class Recorder:
     def snapshot(self) -> Snapshot:
         """As last observed."""
         return self._frames[-1].snapshot
-
-    @property
-    def frame(self) -> Frame:
-        return self._frames[-1]
 
     def add(self, name: str, prompt: tuple[int, ...], max_tokens: int) -> None:
         self._subject.add_request(name, prompt, max_tokens)
@@ -49,6 +46,7 @@ class Recorder:
     def abort(self, name: str) -> None:
         self._subject.abort_request(name)
         self._aborted.append(name)
+        self._stopped.add(name)
 
     def step(self) -> None:
         self._outputs.update(self._subject.step())
@@ -88,13 +86,15 @@ class Recorder:
         self._frames.append(frame)
         self._added, self._aborted = [], []
 
-    def live(self, name: str) -> bool:
-        return self.frame.live(name) is not None
+    def ended(self, name: str) -> bool:
+        """Whether the request has delivered its last token or was aborted."""
+        output = self._outputs.get(name)
+        return bool(output and output.finished) or name in self._stopped
 
     def placed(self, name: str) -> bool:
         """Whether the whole prompt of ``name`` has its blocks, or had them: it has ended."""
-        request = self.frame.live(name)
-        return request is None or request.slots >= len(self._requests[name].prompt)
+        request = self._frames[-1].live(name)
+        return self.ended(name) or (request is not None and request.slots >= len(self._requests[name].prompt))
 
     def recording(self) -> Recording:
         acts = self._subject.acts_since(self._frames[0].snapshot.acts)

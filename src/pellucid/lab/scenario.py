@@ -86,7 +86,7 @@ def play_holes(recorder: Recorder) -> None:
         lasts = recorder.about.max_model_len - len(prompt)
         recorder.add(name, prompt, 2 * layout.prefill if name == LEAVES else lasts)
     recorder.until(lambda: all(map(recorder.placed, names)), layout.patience)
-    recorder.until(lambda: not recorder.live(LEAVES) and not recorder.snapshot.pool.fenced, layout.patience)
+    recorder.until(lambda: recorder.ended(LEAVES) and not recorder.snapshot.pool.fenced, layout.patience)
     play_alone(recorder)
 
 
@@ -94,7 +94,7 @@ def play_alone(recorder: Recorder) -> None:
     """The late request of `play_holes`, wherever there is room."""
     layout = HolesLayout.of(recorder)
     recorder.add(ARRIVES, _prompt_of(recorder, ARRIVES, layout.new), NEW_TOKENS)
-    recorder.until(lambda: not recorder.live(ARRIVES), layout.patience)
+    recorder.until(lambda: recorder.ended(ARRIVES), layout.patience)
     recorder.drain()
 
 
@@ -123,7 +123,7 @@ def play_mixed(recorder: Recorder) -> None:
     _add_all(recorder, late)
     for _ in range(6):
         recorder.step()
-    if recorder.live(STOPPED):
+    if not recorder.ended(STOPPED):
         recorder.abort(STOPPED)
     recorder.until(lambda: not recorder.snapshot.requests, limit=200)
     recorder.drain()
@@ -151,10 +151,10 @@ def play_sharing(recorder: Recorder) -> None:
     add(FIRST, size // 2 + 1, 12)
     recorder.until(lambda: recorder.placed(FIRST), limit=200)
     add(SECOND, size + 1, 4)
-    recorder.until(lambda: not (recorder.live(FIRST) or recorder.live(SECOND)), limit=200)
+    recorder.until(lambda: recorder.ended(FIRST) and recorder.ended(SECOND), limit=200)
     recorder.until(lambda: not recorder.snapshot.pool.fenced, limit=2)
     add(LATER, size // 4 + 1, 4)
-    recorder.until(lambda: not recorder.live(LATER), limit=200)
+    recorder.until(lambda: recorder.ended(LATER), limit=200)
     recorder.drain()
 
 

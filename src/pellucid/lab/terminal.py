@@ -33,7 +33,7 @@ def print_report(report: Report, stream: TextIO) -> None:
 def lines(report: Report, width: int = WIDTH) -> Iterator[Text]:
     """The report line by line, none longer than ``width``."""
     yield from _heading(report)
-    for number, proof in enumerate(report.proofs, start=1):
+    for number, proof in enumerate(report.claims, start=1):
         yield Text()
         yield from _proof(number, proof, width)
     yield Text()
@@ -59,17 +59,16 @@ def _heading(report: Report) -> Iterator[Text]:
 
 
 def _proof(number: int, proof: Proof, width: int) -> Iterator[Text]:
-    finding = proof.finding
     yield Text.assemble((f" {proof.verdict.upper()} ", STYLES[proof.verdict]), (f"  {number}. {proof.title}", "bold"))
     yield Text()
     yield from _paragraph(proof.sentence, width)
-    yield from _paragraph(finding.reason, width, "" if proof.verdict is Verdict.PROVED else "bold")
-    if finding.scope:
-        yield from _paragraph(f"{proof.verdict.capitalize()} on this run: {finding.scope}.", width)
-    if finding.facts:
+    yield from _paragraph(proof.reason, width, "" if proof.verdict is Verdict.PROVED else "bold")
+    if proof.scope:
+        yield from _paragraph(f"{proof.verdict.capitalize()} on this run: {proof.scope}.", width)
+    if proof.facts:
         yield Text()
-        yield from _facts(finding.facts, width)
-    yield from _exhibits(finding.exhibits, width)
+        yield from _facts(proof.facts, width)
+    yield from _exhibits(proof.exhibits, width)
 
 
 def _paragraph(text: str, width: int, style: str = "") -> Iterator[Text]:
@@ -96,8 +95,8 @@ def _exhibits(exhibits: Iterable[Exhibit], width: int) -> Iterator[Text]:
 
 
 def _ending(report: Report, width: int) -> Iterator[Text]:
-    counts = ", ".join(f"{report.count(verdict)} {verdict}" for verdict in Verdict)
-    yield Text(f"{len(report.proofs)} claims: {counts}; {report.steps} steps in all.", style="bold")
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in report.verdicts.items())
+    yield Text(f"{len(report.claims)} claims: {counts}; {report.steps} steps in all.", style="bold")
     if report.exit_status:
         yield from _paragraph("A refuted claim is a bug: please report it with the output of --json.", width)
     yield Text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 
 from msgspec import Struct
@@ -35,16 +36,14 @@ class Report(Struct, frozen=True):
 
     about: About
     pool: Pool
-    proofs: tuple[Proof, ...]
     steps: int
-
-    def count(self, verdict: Verdict) -> int:
-        return Counter(proof.verdict for proof in self.proofs)[verdict]
+    verdicts: dict[Verdict, int]
+    claims: tuple[Proof, ...]
 
     @property
     def exit_status(self) -> int:
         """0 if nothing is refuted, else 1."""
-        return 1 if self.count(Verdict.REFUTED) else 0
+        return 1 if self.verdicts[Verdict.REFUTED] else 0
 
 
 class Plays:
@@ -67,7 +66,9 @@ def play(
         ours = list(group)
         subject = laboratory(**ours[0].settings)
         for scenario in ours:
-            recorder = Recorder(scenario.name, subject, engine, lambda step, about=scenario.about: progress(about, step))
+            recorder = Recorder(
+                scenario.name, subject, engine, lambda step, about=scenario.about: progress(about, step)
+            )
             try:
                 scenario.play(recorder)
             except (NotArisen, RequestError) as reason:
@@ -78,7 +79,9 @@ def play(
     return plays
 
 
-def trial(laboratory: Laboratory, claims: Sequence[Claim] = CLAIMS, progress: Progress = lambda about, step: None) -> Report:
+def trial(
+    laboratory: Laboratory, claims: Sequence[Claim] = CLAIMS, progress: Progress = lambda about, step: None
+) -> Report:
     """Play what ``claims`` need and judge them all."""
     needed = {scenario.name for claim in claims for scenario in (*claim.needs, *claim.also)}
     plays = play(laboratory, [scenario for scenario in SCENARIOS if scenario.name in needed], progress)
@@ -91,9 +94,12 @@ def report(plays: Plays, claims: Sequence[Claim] = CLAIMS) -> Report:
     first = recordings[0]
     frame = first.frames[0]
     pool = frame.snapshot.pool
+    proofs = tuple(claim.prove(plays.recordings, plays.missing) for claim in claims)
+    verdicts = Counter(proof.verdict for proof in proofs)
     return Report(
         about=first.about,
         pool=Pool(pool.block_size, pool.total, pool.usable, frame.memory.nbytes if frame.memory else None),
-        proofs=tuple(claim.prove(plays.recordings, plays.missing) for claim in claims),
         steps=sum(recording.steps for recording in recordings),
+        verdicts={verdict: verdicts[verdict] for verdict in Verdict},
+        claims=proofs,
     )

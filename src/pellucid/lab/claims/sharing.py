@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from pellucid.kv.acts import Launch
@@ -84,7 +84,7 @@ def _hit(run: Recording, name: str, source: tuple[int, ...]) -> Hit | Finding:
 
 
 def _leading(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(os.path.commonprefix([one, other]))  # type: ignore[type-var]
+    return tuple(mine for mine, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _computed(run: Recording, name: str) -> int | None:
