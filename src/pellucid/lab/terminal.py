@@ -11,7 +11,7 @@ from rich.text import Text
 
 from pellucid.lab.proof import Exhibit, Proof, Verdict
 from pellucid.lab.trial import Report
-from pellucid.view import Letters, picture
+from pellucid.view import Letters, block_map, legend, strips
 
 WIDTH = 80
 INDENT = "  "
@@ -80,9 +80,9 @@ def _facts(facts: Iterable[tuple[str, str]], width: int) -> Iterator[Text]:
     facts = list(facts)
     label = max(len(name) for name, _ in facts) + 2
     for name, value in facts:
-        rest = textwrap.wrap(value, width - len(INDENT) - label, drop_whitespace=False) or [""]
+        rest = textwrap.wrap(value, width - len(INDENT) - label, break_on_hyphens=False) or [""]
         for i, line in enumerate(rest):
-            yield Text.assemble(INDENT, (f"{'' if i else name:<{label}}", "dim"), line.rstrip() if i else line)
+            yield Text.assemble(INDENT, (f"{'' if i else name:<{label}}", "dim"), line)
 
 
 def _exhibits(exhibits: Iterable[Exhibit], width: int) -> Iterator[Text]:
@@ -90,8 +90,16 @@ def _exhibits(exhibits: Iterable[Exhibit], width: int) -> Iterator[Text]:
     for exhibit in exhibits:
         yield Text()
         yield Text(f"{INDENT}{exhibit.title}", style="bold")
-        for line in picture(exhibit.snapshot, letters, width - len(INDENT)):
-            yield Text(INDENT).append_text(line)
+        yield from _indented(block_map(exhibit.snapshot, letters, width - len(INDENT)))
+        yield from _indented(legend(exhibit.snapshot, letters, width - len(INDENT)))
+        if exhibit.snapshot.requests:
+            yield Text()
+            yield from _indented(strips(exhibit.snapshot, letters, width - len(INDENT)))
+
+
+def _indented(lines: Iterable[Text]) -> Iterator[Text]:
+    for line in lines:
+        yield Text(INDENT).append_text(line)
 
 
 def _ending(report: Report, width: int) -> Iterator[Text]:
@@ -106,6 +114,7 @@ def _ending(report: Report, width: int) -> Iterator[Text]:
             ("pellucid prove --model tiny", "a random model, in a second"),
             ("pellucid prove --block-size 8", "other blocks, the same claims"),
             ("pellucid prove --json", "all the evidence, for a program"),
+            ("pellucid run SCRIPT", "a script written for vLLM, unmodified"),
         ),
         width,
     )

@@ -66,9 +66,7 @@ def play(
         ours = list(group)
         subject = laboratory(**ours[0].settings)
         for scenario in ours:
-            recorder = Recorder(
-                scenario.name, subject, engine, lambda step, about=scenario.about: progress(about, step)
-            )
+            recorder = Recorder(scenario.name, subject, engine, partial(progress, scenario.about))
             try:
                 scenario.play(recorder)
             except (NotArisen, RequestError) as reason:

@@ -129,12 +129,14 @@ def _proved(run: Recording, story: Story, longest: tuple[int, ...]) -> Finding:
     fresh = [block for block in table if block not in hole]
     meanwhile = sorted(hole - free)
     output = run.outputs[ARRIVES].tokens
+    policy = story.before.snapshot.pool.reuse_policy
     evidence: dict[str, Any] = {
         "hole": list(story.hole),
         "taken_meanwhile": meanwhile,
         "free": list(story.free),
         "longest_run": list(longest),
         "table": list(table),
+        "reuse_policy": policy,
         "reused": reused,
         "fresh": fresh,
         "output": list(output),
@@ -150,11 +152,11 @@ def _proved(run: Recording, story: Story, longest: tuple[int, ...]) -> Finding:
         ("taken meanwhile", _count(meanwhile, "by the survivors")),
         (f"free before {ARRIVES}", _count(story.free)),
         ("longest run", _count(longest, "measured, not assumed")),
-        (f"{ARRIVES} took", _count(table, "in the order of its table")),
+        (f"{ARRIVES} took", _count(table, f"in this order by the policy {policy}")),
         ("  from the hole", _count(reused)),
         ("  from elsewhere", _count(fresh)),
-        ("nobody moved", f"{len(story.before.running())} survivors kept the blocks they had"),
-        ("its output", f"{len(output)} tokens, the same as alone in the pool"),
+        ("nobody moved", f"{len(story.before.running()):>3}  survivors kept the blocks they had"),
+        ("its output", f"{len(output):>3}  tokens, the same as alone in the pool"),
     ]
     return Finding(
         Verdict.PROVED,

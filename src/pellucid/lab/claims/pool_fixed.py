@@ -42,9 +42,12 @@ def judge(recordings: Recordings) -> Finding:
             }
         )
         facts += [
-            (f"engine with caching {caching}", f"at {frame.memory.address:#x}, {frame.memory.nbytes:,} bytes"),
+            (
+                f"caching {caching}",
+                f"at {frame.memory.address:#x}, {frame.memory.nbytes:,} bytes, {pool.total:,} blocks",
+            ),
             ("", f"the same in all {len(seen)} readings over {steps} steps"),
-            ("", f"meanwhile blocks were taken {taken:,} times and returned {returned:,} times"),
+            ("", f"meanwhile {taken:,} blocks were taken and {returned:,} returned"),
         ]
     steps = sum(engine["steps"] for engine in evidence["engines"])
     return Finding(

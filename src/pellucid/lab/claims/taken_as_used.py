@@ -61,14 +61,13 @@ def _proved(run: Recording, peak: Frame, reserved: int, readings: int, grown: in
         "reserved_per_request": reserved,
         "peak": {"step": peak.step, "running": len(running), "held": held, "reserved": reserved * len(running)},
     }
-    facts = [("prompt", "tokens  blocks   = tokens / block size, rounded up  reserved instead")]
+    facts = [("prompt", "tokens  blocks  waste  blocks if reserved")]
     facts += [
-        (row["name"], f"{row['tokens']:>6} {row['blocks']:>7}   {row['waste']:>3} slots of waste{reserved:>22}")
-        for row in lengths
+        (row["name"], f"{row['tokens']:>6} {row['blocks']:>7} {row['waste']:>6} {reserved:>19}") for row in lengths
     ]
     facts += [
-        ("at the peak", f"{len(running)} requests held {held} blocks; {reserved * len(running):,} if max_model_len"),
-        ("", f"{run.about.max_model_len} were reserved for each, of {run.usable:,} there are"),
+        ("at the peak", f"{len(running)} requests held {held} of {run.usable:,} blocks"),
+        ("", f"reserving max_model_len={run.about.max_model_len} for each takes {reserved * len(running):,}"),
         ("while decoding", f"tables grew {grown} times, one block at a time"),
     ]
     return Finding(
