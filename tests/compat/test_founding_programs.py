@@ -22,33 +22,40 @@ def run(script: str, nowhere: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=120)
 
 
+@pytest.fixture(scope="module")
+def verify1(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    return run("verify1_allocation_and_sharing.py", tmp_path_factory.mktemp("nowhere"))
+
+
 def lists(text: str, label: str) -> list[int]:
     found = re.search(re.escape(label) + r"[^\[]*\[([\d, ]*)\]", text)
     assert found, label
     return [int(number) for number in found[1].split(",")]
 
 
-def test_verify1_blocks_as_used_and_a_shared_prefix(tmp_path: Path) -> None:
-    ran = run("verify1_allocation_and_sharing.py", tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    rows = re.findall(r"^ +(\d+) +(\d+) +(\d+) +(\d+)칸  32블록 고정$", ran.stdout, re.MULTILINE)
+def test_verify1_blocks_as_used_and_a_shared_prefix(verify1: subprocess.CompletedProcess[str]) -> None:
+    assert verify1.returncode == 0, verify1.stderr
+    rows = re.findall(r"^ +(\d+) +(\d+) +(\d+) +(\d+)칸  32블록 고정$", verify1.stdout, re.MULTILINE)
     assert rows == [("6", "1", "1", "10"), ("56", "4", "4", "8"), ("337", "22", "22", "15")]
-    assert "공유 prefix : 61 토큰" in ran.stdout
-    first, second = lists(ran.stdout, "A 블록"), lists(ran.stdout, "B 블록")
-    assert lists(ran.stdout, "앞에서부터 일치") == first[:3] == second[:3]
-    assert "(3개 = 48 토큰 재계산 생략)" in ran.stdout
+    assert "공유 prefix : 61 토큰" in verify1.stdout
+    first, second = lists(verify1.stdout, "A 블록"), lists(verify1.stdout, "B 블록")
+    assert lists(verify1.stdout, "앞에서부터 일치") == first[:3] == second[:3]
+    assert "(3개 = 48 토큰 재계산 생략)" in verify1.stdout
     assert not set(first[3:]) & set(second[3:])
 
 
-def test_verify1_is_told_that_gpu_bytes_are_no_evidence_and_what_is(tmp_path: Path) -> None:
-    ran = run("verify1_allocation_and_sharing.py", tmp_path)
-    assert "검증 전 0.0 MiB -> 검증 후 0.0 MiB" in ran.stdout
-    assert re.search(r"torch\.cuda\.memory_allocated\(\) .* no evidence", ran.stderr)
-    assert re.search(r"KV pool: [\d,]+ bytes .* at 0x[0-9a-f]+ before the first step, and the same after", ran.stderr)
-    blocks = int(re.search(r"num_gpu_blocks : ([\d,]+) 개", ran.stdout)[1].replace(",", ""))  # type: ignore[index]
-    assert f"{blocks:,} blocks are {blocks - 1:,} usable" in ran.stderr
-    assert "smollm2-135m takes the place of the script's HuggingFaceTB/SmolLM-135M" in ran.stderr
-    assert "pellucid" not in ran.stdout
+def test_verify1_is_told_that_gpu_bytes_are_no_evidence_and_what_is(verify1: subprocess.CompletedProcess[str]) -> None:
+    assert "검증 전 0.0 MiB -> 검증 후 0.0 MiB" in verify1.stdout
+    assert re.search(r"torch\.cuda\.memory_allocated\(\) .* no evidence", verify1.stderr)
+    assert re.search(
+        r"KV pool: [\d,]+ bytes .* at 0x[0-9a-f]+ before the first step, and the same after", verify1.stderr
+    )
+    printed = re.search(r"num_gpu_blocks : ([\d,]+) 개", verify1.stdout)
+    assert printed is not None
+    blocks = int(printed[1].replace(",", ""))
+    assert f"{blocks:,} blocks are {blocks - 1:,} usable" in verify1.stderr
+    assert "smollm2-135m takes the place of the script's HuggingFaceTB/SmolLM-135M" in verify1.stderr
+    assert "pellucid" not in verify1.stdout
 
 
 def test_verify2_picks_up_the_hole(tmp_path: Path) -> None:

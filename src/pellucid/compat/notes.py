@@ -63,7 +63,7 @@ class Notes:
             yield whereabouts(record)
         if self._asked:
             asked = " and ".join(f"torch.cuda.{name}()" for name in self._asked)
-            yield f"{asked} counts bytes on a GPU, where this pool is not: no evidence. Its address and size above are."
+            yield f"{asked} count bytes on a GPU, where this pool is not: no evidence. Its address and size above are."
         if any(record.ids_read for record in self.records):
             yield "internal ids end in a random tail: look a request up by the exact id that add_request() returned."
 

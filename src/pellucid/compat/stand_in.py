@@ -40,7 +40,7 @@ class Frontier(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         parent, _, _ = fullname.rpartition(".")
         if isinstance(module := sys.modules.get(parent), StandIn):
-            raise UncoveredModule(lacking(fullname, vars(module)), name=fullname)
+            raise UncoveredModule(lacking(fullname, vars(module)))
 
 
 def contents(maker: EngineMaker) -> dict[str, dict[str, Any]]:

@@ -75,8 +75,8 @@ class Fold:
     def __init__(self, base: Snapshot) -> None:
         self._base = base
         pool = base.pool
-        self._step = base.step
-        self._acts = base.acts
+        self.step = base.step
+        self.acts = base.acts
         self._owners = list(pool.owners)
         self._identities = list(pool.identities)
         self._fences = list(pool.fences)
@@ -91,12 +91,12 @@ class Fold:
 
     def apply(self, act: acts.AnyAct) -> None:
         """Take one act into account. Raises `JournalError` for a request that the journal never opened."""
-        self._step = act.step
-        self._acts += 1
+        self.step = act.step
+        self.acts += 1
         try:
             _APPLY[type(act)](self, act)
         except KeyError as error:
-            raise JournalError(f"act {self._acts} ({act}) names {error}, which no earlier act opened.") from error
+            raise JournalError(f"act {self.acts} ({act}) names {error}, which no earlier act opened.") from error
 
     def snapshot(self) -> Snapshot:
         base = self._base.pool
@@ -112,8 +112,8 @@ class Fold:
             returned=self._returned,
         )
         return Snapshot(
-            step=self._step,
-            acts=self._acts,
+            step=self.step,
+            acts=self.acts,
             prefix_caching=self._base.prefix_caching,
             pools=(pool,),
             requests=tuple(_freeze(name, request) for name, request in self._requests.items()),

@@ -25,7 +25,7 @@ def namespace(salt: str | None, adapter: tuple[str, str] | None) -> bytes:
     parts = [(b"s", salt)] if salt is not None else []
     if adapter is not None:
         parts += [(b"a", adapter[0]), (b"v", adapter[1])]
-    encoded = [(tag, text.encode()) for tag, text in parts]
+    encoded = [(tag, text.encode("utf-8", "surrogatepass")) for tag, text in parts]
     return b"".join(tag + struct.pack("<Q", len(text)) + text for tag, text in encoded)
 
 

@@ -17,6 +17,9 @@ from pellucid.kv.snapshot import PoolView, Snapshot
 
 VERSION = 1
 
+COMPACT_ACTS = 256
+"""Folding takes some 2 microseconds an act: this many are folded away at once."""
+
 Show = Callable[[bytes], bytes]
 
 
@@ -30,23 +33,32 @@ class Header(Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """Acts from ``base`` on. With a ``capacity`` the oldest are folded into ``base`` and dropped.
+    """Acts from ``base`` on. With a ``capacity`` the oldest are folded away, a few at a time.
 
-    A bounded journal holds between ``capacity`` and twice as many acts, so that folding costs each
-    act the same small amount.
+    So a bounded journal still folds to the snapshot, and no step waits for a large fold.
     """
 
     def __init__(self, base: Snapshot, capacity: int | None = None) -> None:
         if capacity is not None and capacity < 1:
             raise JournalError(f"a journal's capacity must be at least 1 act, not {capacity}; None is unbounded.")
-        self.base = base
         self.capacity = capacity
+        self._base = Fold(base)
         self._acts: list[AnyAct] = []
         self.append = self._acts.append
 
+    @property
+    def base(self) -> Snapshot:
+        """The snapshot from which the acts that are held fold."""
+        return self._base.snapshot()
+
+    @property
+    def folded(self) -> int:
+        """Number of the last act that was folded away, 0 if none was."""
+        return self._base.acts
+
     def __len__(self) -> int:
         """Number of the last act, counted from the first ever: what was folded away counts."""
-        return self.base.acts + len(self._acts)
+        return self._base.acts + len(self._acts)
 
     def __iter__(self) -> Iterator[AnyAct]:
         """The acts that are still held, oldest first."""
@@ -55,32 +67,33 @@ class Journal:
     @property
     def step(self) -> int:
         """The step of the last act."""
-        return self._acts[-1].step if self._acts else self.base.step
+        return self._acts[-1].step if self._acts else self._base.step
 
     def since(self, number: int) -> Sequence[AnyAct]:
         """The acts after act ``number``. Raises `JournalError` if some of them are folded away."""
-        if number < self.base.acts:
+        if number < self.folded:
             raise JournalError(
-                f"acts {number + 1} to {self.base.acts} were folded away; this journal keeps {self.capacity} acts: "
+                f"acts {number + 1} to {self.folded} were folded away; this journal keeps {self.capacity} acts: "
                 "read it more often or give it more capacity."
             )
-        return self._acts[number - self.base.acts :]
+        return self._acts[number - self.folded :]
 
     def compact(self) -> None:
-        """Fold the oldest acts into the base, once twice the capacity is held."""
-        if self.capacity is None or len(self._acts) < 2 * self.capacity:
+        """Fold away what is over the capacity, once that is worth moving the rest."""
+        if self.capacity is None or len(self._acts) < self.capacity + COMPACT_ACTS:
             return
         surplus = len(self._acts) - self.capacity
-        self.base = self.fold(self.base.acts + surplus)
+        for act in self._acts[:surplus]:
+            self._base.apply(act)
         del self._acts[:surplus]
 
     def fold(self, until: int | None = None) -> Snapshot:
         """The snapshot after act number ``until`` (the last one by default). Raises `JournalError`."""
         end = len(self) if until is None else until
-        if not self.base.acts <= end <= len(self):
-            raise JournalError(f"act {end} is not held: this journal reaches from {self.base.acts} to {len(self)}.")
+        if not self.folded <= end <= len(self):
+            raise JournalError(f"act {end} is not held: this journal reaches from {self.folded} to {len(self)}.")
         fold = Fold(self.base)
-        for act in self._acts[: end - self.base.acts]:
+        for act in self._acts[: end - self.folded]:
             fold.apply(act)
         return fold.snapshot()
 
@@ -117,7 +130,7 @@ def first_difference(left: Journal, right: Journal) -> str | None:
     """None if two journals tell the same story (invariant I13), else where they part and how."""
     if _geometry(left.base) != _geometry(right.base):
         return f"the pools differ: {_geometry(left.base)} and {_geometry(right.base)}."
-    for number, (mine, yours) in enumerate(zip(left, right, strict=False), start=left.base.acts + 1):
+    for number, (mine, yours) in enumerate(zip(left, right, strict=False), start=left.folded + 1):
         if mine != yours:
             return f"act {number} differs: {mine} and {yours}."
     if len(left) != len(right):

@@ -79,7 +79,7 @@ def legend(snapshot: Snapshot, letters: Letters, width: int = 80) -> list[Text]:
     shared = sorted({owners for owners in pool.owners[1:] if owners > 1})
     if shared:
         numbers = [str(owners) for owners in shared if owners < 10] + ([MANY] if shared[-1] > 9 else [])
-        pieces.append(_piece(" ".join(numbers), SHARED, "that many owners"))
+        pieces.append(_piece(" ".join(numbers), SHARED, "owners: shared"))
     for state, (character, style) in MARKS.items():
         if pool.count(state):
             pieces.append(_piece(character, style, state.value))

@@ -144,7 +144,7 @@ def _proved(run: Recording, source: tuple[int, ...], live: Hit, revival: Hit) ->
         "output_tokens": outputs,
     }
     facts = [
-        ("in common", f"{_equal(run, live)} tokens = {len(live.blocks)} whole blocks of {run.block_size}"),
+        ("in common", f"{_equal(run, live)} tokens, {len(live.blocks)} whole blocks of {run.block_size} among them"),
         (FIRST, f"table {runs(source)}"),
         *_facts(run, live, "owners 1 -> 2 while both live"),
         *_facts(run, revival, "owners 0 -> 1, revived from the cache"),
