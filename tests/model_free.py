@@ -24,6 +24,7 @@ from pellucid.kv import BlockState, KVManager, Snapshot
 from pellucid.kv.fold import Fold
 from pellucid.kv.identity import ROOT, identity
 from pellucid.kv.invariants import Auditor
+from pellucid.kv.table import BlockTable
 from pellucid.plan import Request, SamplingParams, StepPlan, StepResult
 from pellucid.runtime.forced import ForcedRunner
 
@@ -185,6 +186,7 @@ class Bench:
         asynchronous: bool = False,
         enable_prefix_caching: bool = True,
         reuse_policy: str = "free-first",
+        journal_capacity: int | None = None,
         **config: Any,
     ) -> None:
         self.kv = KVManager(
@@ -192,7 +194,7 @@ class Bench:
             block_size,
             enable_prefix_caching=enable_prefix_caching,
             reuse_policy=reuse_policy,
-            journal_capacity=None,
+            journal_capacity=journal_capacity,
             verify_hits=True,
         )
         self.scheduler = Scheduler(self.kv, SchedulerConfig(**{"max_model_len": 64, **config}))
@@ -306,6 +308,9 @@ class Bench:
         reclaimable = {block.id for block in self.kv.pool.reclaimable}
         for step, blocks in self.memory.writing.items():
             assert not blocks & reclaimable, f"reclaimable while step {step} may write: {blocks & reclaimable}"
+        if self.kv.journal.capacity is not None:  # a follower may have missed acts, and so has the auditor
+            assert self.kv.journal.fold() == self.snapshot
+            return
         for act in self.kv.journal.since(self._folded):
             self._fold.apply(act)
         self._folded = len(self.kv.journal)
@@ -328,3 +333,46 @@ class Bench:
     def hit(self, name: str) -> int:
         """Tokens that the last admission of ``name`` found in the cache."""
         return self.kv.explain(name).hit
+
+
+# -- a KV manager by hand, without a scheduler ---------------------------------------------------------
+
+
+def begin(kv: KVManager, name: str, prompt: Iterable[int], slots: int | None = None, **options: Any) -> BlockTable:
+    """Open and admit a request in a step of its own, which is committed before this returns.
+
+    ``slots`` of its tokens, all by default and the hit included, are computed.
+    """
+    table = kv.open(name, list(prompt), **options)
+    kv.begin_step()
+    hit = kv.match(table)
+    slots = len(table.tokens) if slots is None else slots
+    kv.admit(table, hit, slots)
+    kv.launch([name], (slots - hit.tokens,))
+    kv.commit(kv.step, [])
+    return table
+
+
+def grow(kv: KVManager, table: BlockTable, *tokens: int) -> tuple[int, ...] | None:
+    """Append ``tokens`` and compute them in a step of their own; the ids of the blocks taken, None if there are none."""
+    table.tokens.extend(tokens)
+    kv.begin_step()
+    slots = table.slots
+    taken = kv.extend(table, len(table.tokens))
+    if taken is not None:
+        kv.launch([table.name], (len(table.tokens) - slots,))
+        kv.commit(kv.step, [])
+    return taken
+
+
+def end(kv: KVManager, table: BlockTable) -> None:
+    """Close a request that no launched step writes to."""
+    kv.close(table, "length", None)
+
+
+def run(kv: KVManager, name: str, prompt: Iterable[int], **options: Any) -> tuple[int, ...]:
+    """`begin` and `end`; the block ids the request had."""
+    table = begin(kv, name, prompt, **options)
+    ids = table.ids
+    end(kv, table)
+    return ids

@@ -100,7 +100,7 @@ def test_the_pool_is_live(peek: Any) -> None:
 print(pool.num_gpu_blocks, len(pool.blocks), pool.get_num_free_blocks(), pool.get_usage())
 print(pool.null_block.block_id, pool.null_block.is_null, pool.blocks[1].is_null)
 print([b.block_id for b in pool.free_block_queue.get_all_free_blocks()][:3], pool.free_block_queue.num_free_blocks)
-add("A", 304, 1) if False else add("A", 100, 20)
+add("A", 100, 20)
 engine.step()
 block = tables[next(iter(tables))][0]
 print(block, block is pool.blocks[1], block.block_hash, pool.get_num_free_blocks(), round(kv.usage * 19, 6))

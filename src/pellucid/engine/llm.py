@@ -26,8 +26,13 @@ class _Live:
     def __init__(self, sequence: Submission, prompt: Prompt, tokenizer: Tokenizer | None) -> None:
         self.sequence = sequence
         self.prompt = prompt
+        self.prompt_token_ids = list(prompt.tokens)
         skip = sequence.request.sampling.skip_special_tokens
         self.detokenizer = Detokenizer(tokenizer, skip_special_tokens=skip) if tokenizer else None
+
+    @property
+    def finished(self) -> bool:
+        return self.sequence.finish_reason is not None
 
     def output(self) -> RequestOutput:
         sequence = self.sequence
@@ -41,9 +46,9 @@ class _Live:
         return RequestOutput(
             request_id=sequence.name,
             prompt=self.prompt.text,
-            prompt_token_ids=list(self.prompt.tokens),
+            prompt_token_ids=self.prompt_token_ids,
             outputs=[completion],
-            finished=sequence.finish_reason is not None,
+            finished=self.finished,
             num_cached_tokens=sequence.table.cached_tokens,
         )
 
@@ -88,16 +93,17 @@ class LLM:
         """
         many = listed(prompts)
         names = self._add_all(many, _one_each(sampling_params, len(many)))
+        mine = set(names)
         outputs: dict[str, RequestOutput] = {}
         asynchronous = self.options.async_scheduling is not False
         try:
             with _progress(len(names), show=use_tqdm) as (bar, task):
                 while len(outputs) < len(names):
-                    for output in self._step(asynchronous):
-                        if output.request_id not in names:
-                            self._undelivered[output.request_id] = output
-                        elif output.finished:
-                            outputs[output.request_id] = output
+                    for name, live in self._step(asynchronous).items():
+                        if name not in mine:
+                            self._undelivered[name] = live.output()
+                        elif live.finished:
+                            outputs[name] = live.output()
                             bar.advance(task)
         finally:
             self._leave(names)
@@ -146,11 +152,12 @@ class LLM:
 
     def step(self) -> list[RequestOutput]:
         """Run one engine step; returns every request that got a token, with all it has so far."""
-        outputs = self._step(bool(self.options.async_scheduling))
+        progressed = self._step(bool(self.options.async_scheduling))
         kept, self._undelivered = self._undelivered, {}
-        for output in outputs:
-            kept.pop(output.request_id, None)
-        return [*kept.values(), *outputs]
+        return [
+            *(output for name, output in kept.items() if name not in progressed),
+            *(live.output() for live in progressed.values()),
+        ]
 
     def has_unfinished_requests(self) -> bool:
         """Whether a further `step` has anything to do or to deliver."""
@@ -172,18 +179,17 @@ class LLM:
 
     # -- how ---------------------------------------------------------------------------------------
 
-    def _step(self, asynchronous: bool) -> list[RequestOutput]:
+    def _step(self, asynchronous: bool) -> dict[str, _Live]:
+        """Run one engine step; the requests that got a token, by name."""
         self._core.asynchronous = asynchronous
-        outputs: dict[str, RequestOutput] = {}
+        progressed: dict[str, _Live] = {}
         for sequence, token in self._core.step():
-            live = self._live[sequence.name]
-            ended = sequence.finish_reason is not None
+            live = progressed[sequence.name] = self._live[sequence.name]
             if live.detokenizer:
-                live.detokenizer.add(token, last=ended)
-            outputs[sequence.name] = live.output()
-            if ended:
+                live.detokenizer.add(token, last=live.finished)
+            if live.finished:
                 del self._live[sequence.name]
-        return list(outputs.values())
+        return progressed
 
     def _add_all(self, prompts: list[Any], params: list[SamplingParams]) -> list[str]:
         names: list[str] = []

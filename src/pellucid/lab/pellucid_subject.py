@@ -89,6 +89,7 @@ def _about(llm: LLM) -> About:
         max_model_len=llm.pool.max_model_len,
         max_num_batched_tokens=options.max_num_batched_tokens,
         max_num_seqs=options.max_num_seqs,
+        spare_blocks=int(options.watermark * llm.pool.num_blocks),
         vocab_size=llm.loaded.config.vocab_size,
         exact=dtype == "float32",
     )

@@ -47,34 +47,57 @@ class HolesLayout(NamedTuple):
 
     @property
     def patience(self) -> int:
-        """The most steps to wait for anything, and the least that the survivors must last."""
-        return 8 + 4 * self.prefill
+        """The most steps to wait for anything, and what the survivors can go on for."""
+        return _patience(self.prefill)
 
     @classmethod
     def of(cls, recorder: Recorder) -> HolesLayout:
         """Three equal requests and a smaller tail, 22 + 22 + 22 + 13 of 79; more of them if each must be short.
 
-        The late one needs more than the hole or the tail alone, and less than both.
-        Raises `NotArisen` if the pool or its longest request leaves no room for that.
+        The late one needs more than the hole or the tail alone, and less than both leave when the
+        survivors have grown. Raises `NotArisen` if the pool or its longest request is too small for that.
         """
         pool, about = recorder.snapshot.pool, recorder.about
-        prefill = -(-pool.usable * pool.block_size // about.max_num_batched_tokens)
-        patience = cls((), 0, prefill).patience
-        longest = (about.max_model_len - patience - _filling(pool.block_size)) // pool.block_size + 1
-        side = min(2 * pool.usable // 7, longest - 1)
+        usable, size = pool.usable, pool.block_size
+        prefill = -(-usable * size // about.max_num_batched_tokens)
+        longest = (about.max_model_len - _patience(prefill) - _filling(size)) // size + 1
+        grows, late_grows = _growth(size, 2 + 4 * prefill), _growth(size, NEW_TOKENS - 1)
+        leaver_grows = _growth(size, 2 * prefill - 1)
+        side = min(2 * (usable - 2 * grows - late_grows) // 7, longest - 1 - leaver_grows)
         if side < 1:
-            raise NotArisen(
-                f"three requests side by side and a larger one need 4 usable blocks and requests of 2 blocks and "
-                f"{patience} tokens; there are {pool.usable} and max_model_len is {about.max_model_len}"
-            )
+            raise _too_small(recorder)
         sides = [side] * 3
-        while (tail := pool.usable - sum(sides)) > side:
-            sides.append(min(side, tail - max(1, side * 3 // 5)))
+        while True:
+            tail = usable - sum(sides)
+            too_few = max(side + leaver_grows, tail)
+            most = min(side + tail - (len(sides) - 1) * grows - late_grows, longest)
+            if too_few < most:
+                break
+            if tail <= side:
+                raise _too_small(recorder)
+            sides.append(min(side, tail - side * 3 // 5))
         if len(sides) >= about.max_num_seqs:
             raise NotArisen(
                 f"{len(sides)} requests side by side and one more are needed; max_num_seqs is {about.max_num_seqs}"
             )
-        return cls(tuple(sides), side + max(1, tail * 2 // 5), prefill)
+        return cls(tuple(sides), too_few + max(1, (most - too_few) * 2 // 5), prefill)
+
+
+def _patience(prefill: int) -> int:
+    return 8 + 4 * prefill
+
+
+def _growth(block_size: int, tokens: int) -> int:
+    """Blocks that a prompt of `_prompt_of` takes for its next ``tokens``."""
+    return max(0, -(-(_filling(block_size) + tokens - block_size) // block_size))
+
+
+def _too_small(recorder: Recorder) -> NotArisen:
+    usable, about = recorder.snapshot.pool.usable, recorder.about
+    return NotArisen(
+        "there is no room for three requests side by side and then one that is larger than each: "
+        f"{usable} usable blocks, max_model_len {about.max_model_len}, {about.max_num_batched_tokens} tokens a step"
+    )
 
 
 def play_holes(recorder: Recorder) -> None:
@@ -166,8 +189,8 @@ def _common(recorder: Recorder) -> int:
         if most <= longest and blocks + 2 * (2 + 12 // pool.block_size + 1) <= pool.usable:
             return blocks
     raise NotArisen(
-        f"two requests with a common block need about {3 * pool.block_size + 13} tokens each; max_model_len is "
-        f"{longest} and there are {pool.usable} usable blocks"
+        "there is no room for two requests with a whole block in common: "
+        f"{pool.usable} usable blocks, max_model_len {longest}"
     )
 
 

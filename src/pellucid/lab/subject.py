@@ -18,6 +18,7 @@ class About(Struct, frozen=True, kw_only=True):
 
     ``exact`` says whether equal requests must give equal tokens however they are batched, cached or
     placed: true in float32; in lower precision the order of rounding may decide between two tokens.
+    ``spare_blocks`` are what admission leaves free while anything runs.
     """
 
     engine: str
@@ -28,6 +29,7 @@ class About(Struct, frozen=True, kw_only=True):
     max_model_len: int
     max_num_batched_tokens: int
     max_num_seqs: int
+    spare_blocks: int
     vocab_size: int
     exact: bool
 

@@ -32,7 +32,7 @@ def print_report(report: Report, stream: TextIO) -> None:
 
 def lines(report: Report, width: int = WIDTH) -> Iterator[Text]:
     """The report line by line, none longer than ``width``."""
-    yield from _heading(report)
+    yield from _heading(report, width)
     for number, proof in enumerate(report.claims, start=1):
         yield Text()
         yield from _proof(number, proof, width)
@@ -40,7 +40,7 @@ def lines(report: Report, width: int = WIDTH) -> Iterator[Text]:
     yield from _ending(report, width)
 
 
-def _heading(report: Report) -> Iterator[Text]:
+def _heading(report: Report, width: int) -> Iterator[Text]:
     about, pool = report.about, report.pool
     size = f", {pool.nbytes / 1024**2:,.1f} MiB" if pool.nbytes is not None else ""
     longest = -(-about.max_model_len // pool.block_size)
@@ -54,7 +54,7 @@ def _heading(report: Report) -> Iterator[Text]:
             ("", f"1 is reserved, {pool.usable:,} are usable: {pool.usable * pool.block_size:,} tokens"),
             ("longest request", f"{about.max_model_len:,} tokens = {longest:,} blocks"),
         ),
-        WIDTH,
+        width,
     )
 
 
@@ -71,9 +71,9 @@ def _proof(number: int, proof: Proof, width: int) -> Iterator[Text]:
     yield from _exhibits(proof.exhibits, width)
 
 
-def _paragraph(text: str, width: int, style: str = "") -> Iterator[Text]:
-    for line in textwrap.wrap(text, width - len(INDENT)):
-        yield Text(INDENT + line, style=style)
+def _paragraph(text: str, width: int, style: str = "", indent: str = INDENT) -> Iterator[Text]:
+    for line in textwrap.wrap(text, width - len(indent), break_on_hyphens=False):
+        yield Text(indent + line, style=style)
 
 
 def _facts(facts: Iterable[tuple[str, str]], width: int) -> Iterator[Text]:
@@ -104,7 +104,7 @@ def _indented(lines: Iterable[Text]) -> Iterator[Text]:
 
 def _ending(report: Report, width: int) -> Iterator[Text]:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in report.verdicts.items())
-    yield Text(f"{len(report.claims)} claims: {counts}; {report.steps} steps in all.", style="bold")
+    yield from _paragraph(f"{len(report.claims)} claims: {counts}; {report.steps} steps in all.", width, "bold", "")
     if report.exit_status:
         yield from _paragraph("A refuted claim is a bug: please report it with the output of --json.", width)
     yield Text()

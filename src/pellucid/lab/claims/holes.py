@@ -86,15 +86,16 @@ def _free(frame: Frame) -> tuple[int, ...]:
 
 def _never_served(run: Recording, arrived: int) -> Finding:
     """Refuted if it waited although there was room all the time."""
-    needed = run.blocks_for(len(run.requests[ARRIVES].prompt))
+    needed = run.blocks_for(len(run.requests[ARRIVES].prompt)) + run.about.spare_blocks
     waited = [frame for frame in run.frames[arrived:] if frame.live(ARRIVES)]
     fewest = min((len(_free(frame)) for frame in waited), default=0)
     if waited and fewest >= needed:
         return refuted(
-            f"{ARRIVES} needs {needed} blocks and was not served in {len(waited)} steps, although {fewest} were free.",
+            f"{ARRIVES} needs {needed} free blocks and was not served in {len(waited)} steps, although there were "
+            f"{fewest}.",
             exhibits=(Exhibit(f"After step {waited[-1].step}", waited[-1].snapshot),),
         )
-    return not_observable(f"{ARRIVES} needs {needed} blocks, only {fewest} were free, and it was not served.")
+    return not_observable(f"{ARRIVES} needs {needed} free blocks, there were {fewest}, and it was not served.")
 
 
 def _unsound(run: Recording, story: Story) -> str | None:

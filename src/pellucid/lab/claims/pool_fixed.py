@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from pellucid.lab.claim import Claim, Recordings
@@ -9,74 +10,88 @@ from pellucid.lab.proof import Finding, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
 from pellucid.lab.scenario import MIXED, SCENARIOS
 
-Engine = list[tuple[Recording, Frame]]
+Engine = list[Recording]
 
 
 def judge(recordings: Recordings) -> Finding:
     """Address, bytes and blocks at every step of every engine, while blocks came and went."""
     engines = _by_engine(recordings)
-    evidence: dict[str, Any] = {"engines": []}
-    facts = []
-    for seen in engines:
-        if change := _change(seen):
-            return refuted(change, evidence=evidence)
-        frame, last = seen[0][1], seen[-1][1]
-        if frame.memory is None:
+    seen = []
+    for engine in engines:
+        if change := _change(engine):
+            return refuted(change)
+        if engine[0].frames[0].memory is None:
             return not_observable("This engine does not show where its pool is.")
-        pool, final = frame.snapshot.pool, last.snapshot.pool
-        taken, returned = final.taken - pool.taken, final.returned - pool.returned
+        taken, returned = _moves(engine)
         if not (taken and returned):
-            return not_observable(f"Blocks were taken {taken} times and returned {returned} times: nothing moved.")
-        steps = sum(recording.steps for recording in {id(recording): recording for recording, _ in seen}.values())
-        caching = "on" if seen[0][0].about.prefix_caching else "off"
-        evidence["engines"].append(
-            {
-                "prefix_caching": caching == "on",
-                "address": frame.memory.address,
-                "bytes": frame.memory.nbytes,
-                "blocks": pool.total,
-                "steps": steps,
-                "readings": len(seen),
-                "taken": taken,
-                "returned": returned,
-            }
-        )
-        facts += [
-            (
-                f"caching {caching}",
-                f"at {frame.memory.address:#x}, {frame.memory.nbytes:,} bytes, {pool.total:,} blocks",
-            ),
-            ("", f"the same in all {len(seen)} readings over {steps} steps"),
-            ("", f"meanwhile {taken:,} blocks were taken and {returned:,} returned"),
-        ]
-    steps = sum(engine["steps"] for engine in evidence["engines"])
+            return not_observable(f"{taken} blocks were taken and {returned} returned: the pool was not put to use.")
+        seen.append(_evidence(engine, taken, returned))
     return Finding(
         Verdict.PROVED,
         "Address, bytes and number of blocks were the same after every step.",
-        f"{steps} steps of {len(engines)} engines, {engines[0][0][0].usable:,} usable blocks each",
-        tuple(facts),
-        evidence,
+        f"{sum(row['steps'] for row in seen)} steps of {len(engines)} engines, {engines[0][0].usable:,} usable blocks each",
+        tuple(fact for row in seen for fact in _facts(row)),
+        {"engines": seen},
     )
 
 
 def _by_engine(recordings: Recordings) -> list[Engine]:
     engines: dict[int, Engine] = {}
     for recording in recordings.values():
-        engines.setdefault(recording.engine, []).extend((recording, frame) for frame in recording.frames)
+        engines.setdefault(recording.engine, []).append(recording)
     return list(engines.values())
 
 
-def _change(seen: Engine) -> str | None:
+def _change(engine: Engine) -> str | None:
     """The first reading that is not what the first one was, in a sentence."""
-    first = seen[0][1]
-    for recording, frame in seen:
-        where = f"after step {frame.step} of the scenario {recording.scenario!r}"
-        if frame.memory != first.memory:
-            before, now = first.memory or ("nowhere", 0), frame.memory or ("nowhere", 0)
-            return f"The pool was {before[1]:,} bytes at {before[0]} and is {now[1]:,} bytes at {now[0]} {where}."
-        if frame.snapshot.pool.total != first.snapshot.pool.total:
-            return f"The pool had {first.snapshot.pool.total} blocks and has {frame.snapshot.pool.total} {where}."
+    first = engine[0].frames[0]
+    for recording in engine:
+        for frame in recording.frames:
+            where = f"after step {frame.step} of the scenario {recording.scenario!r}"
+            if frame.memory != first.memory:
+                return f"The pool was {_place(first)} and is now {_place(frame)}, {where}."
+            if frame.snapshot.pool.total != first.snapshot.pool.total:
+                return f"The pool had {first.snapshot.pool.total} blocks and has {frame.snapshot.pool.total} {where}."
     return None
+
+
+def _moves(engine: Engine) -> tuple[int, int]:
+    """Blocks that came into some table, and that left the last, from each frame to the next."""
+    taken = returned = 0
+    for recording in engine:
+        for before, after in pairwise(recording.frames):
+            held, holds = ({b for r in frame.snapshot.requests for b in r.blocks} for frame in (before, after))
+            taken += len(holds - held)
+            returned += len(held - holds)
+    return taken, returned
+
+
+def _evidence(engine: Engine, taken: int, returned: int) -> dict[str, Any]:
+    frame = engine[0].frames[0]
+    assert frame.memory is not None
+    return {
+        "prefix_caching": engine[0].about.prefix_caching,
+        "address": frame.memory.address,
+        "bytes": frame.memory.nbytes,
+        "blocks": frame.snapshot.pool.total,
+        "steps": sum(recording.steps for recording in engine),
+        "readings": sum(len(recording.frames) for recording in engine),
+        "taken": taken,
+        "returned": returned,
+    }
+
+
+def _facts(row: dict[str, Any]) -> list[tuple[str, str]]:
+    caching = "on" if row["prefix_caching"] else "off"
+    return [
+        (f"caching {caching}", f"at {row['address']:#x}, {row['bytes']:,} bytes, {row['blocks']:,} blocks"),
+        ("", f"the same in all {row['readings']} readings over {row['steps']} steps"),
+        ("", f"meanwhile {row['taken']:,} blocks were taken and {row['returned']:,} returned"),
+    ]
+
+
+def _place(frame: Frame) -> str:
+    return f"{frame.memory.nbytes:,} bytes at {frame.memory.address:#x}" if frame.memory else "nowhere to be seen"
 
 
 POOL_FIXED = Claim(

@@ -28,7 +28,7 @@ def judge(recordings: Recordings) -> Finding:
     if not readings:
         return not_observable("No request ever held a block.")
     if min(held.values()) >= reserved:
-        return not_observable(f"Every request needed the {reserved} blocks that max_model_len would reserve.")
+        return not_observable(f"Every request used all that max_model_len would reserve, {reserved} block(s).")
     peak = max(run.frames, key=lambda frame: sum(len(request.blocks) for request in frame.running()))
     return _proved(run, peak, reserved, readings, grown)
 

@@ -1,0 +1,110 @@
+"""A claim whose situation did not arise is not observable, never proved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from lab import faults
+from lab.faults import Recordings
+from pellucid.lab.claims import CLAIMS
+from pellucid.lab.pellucid_subject import PellucidLaboratory
+from pellucid.lab.proof import Verdict
+from pellucid.lab.recorder import Recorder, tokens
+from pellucid.lab.recording import Recording
+from pellucid.lab.scenario import ARRIVES, HOLES, SHARING
+from pellucid.lab.trial import Plays, play
+from pellucid.model import LoadedModel
+
+JUDGES = {claim.id: claim for claim in CLAIMS}
+
+
+def verdict(claim: str, recordings: Recordings, words: str) -> Verdict:
+    proof = JUDGES[claim].prove(recordings)
+    assert words in proof.reason, proof.reason
+    return proof.verdict
+
+
+def idle(plays: Plays) -> Recordings:
+    """Nothing but the first frame of everything."""
+    return {name: replace(run, frames=run.frames[:1], acts=(), outputs={}) for name, run in plays.recordings.items()}
+
+
+@pytest.mark.parametrize("claim", JUDGES)
+def test_a_run_in_which_nothing_happened_proves_nothing(plays: Plays, claim: str) -> None:
+    assert JUDGES[claim].prove(idle(plays)).verdict is Verdict.NOT_OBSERVABLE
+
+
+@pytest.mark.parametrize("claim", JUDGES)
+def test_a_scenario_that_was_not_played_proves_nothing(plays: Plays, claim: str) -> None:
+    proof = JUDGES[claim].prove({}, {"mixed": "no room", "sharing": "no room", "holes": "no room"})
+    assert proof.verdict is Verdict.NOT_OBSERVABLE
+    assert "no room" in proof.reason
+
+
+def test_a_pool_that_cannot_be_seen(plays: Plays) -> None:
+    blind = {
+        name: faults.in_frames(run, lambda frame: replace(frame, memory=None)) for name, run in plays.recordings.items()
+    }
+    assert verdict("pool-fixed", blind, "does not show where") is Verdict.NOT_OBSERVABLE
+
+
+def test_without_a_cache_nothing_is_shared(tiny: LoadedModel, plays: Plays) -> None:
+    unshared = {**plays.recordings, SHARING.name: plays.recordings["unshared"]}
+    assert verdict("sharing", unshared, "nothing was shared") is Verdict.NOT_OBSERVABLE
+
+
+def test_one_owner_at_a_time_is_not_two(tiny: LoadedModel) -> None:
+    one_by_one = play(PellucidLaboratory(tiny, max_num_seqs=1))
+    assert verdict("sharing", one_by_one.recordings, "no block had two live owners") is Verdict.NOT_OBSERVABLE
+
+
+def _play(tiny: LoadedModel, script: Callable[[Recorder], None], **options: object) -> Recording:
+    recorder = Recorder("holes", PellucidLaboratory(tiny, **options)(enable_prefix_caching=False))
+    script(recorder)
+    recorder.drain()
+    return recorder.recording()
+
+
+def _side_by_side(recorder: Recorder, middle: int, late: int) -> None:
+    """Three of 5 blocks, of which the middle one lasts ``middle`` tokens, and then one of ``late`` blocks."""
+    for name, output in (("R0", 20), ("R1", middle), ("R2", 20)):
+        recorder.add(name, tokens(260, name, 70), output)
+    recorder.until(lambda: recorder.ended("R1"), limit=6)
+    recorder.add(ARRIVES, tokens(260, ARRIVES, late * 16 - 6), 4)
+    recorder.until(lambda: recorder.ended(ARRIVES), limit=8)
+
+
+@pytest.mark.parametrize(
+    ("middle", "late", "words"),
+    [
+        (2, 10, "lay side by side: they were enough"),  # 64 blocks behind the three
+        (20, 10, "never came back"),  # nobody has ended
+    ],
+)
+def test_holes_that_were_not_needed(tiny: LoadedModel, plays: Plays, middle: int, late: int, words: str) -> None:
+    run = _play(tiny, lambda recorder: _side_by_side(recorder, middle, late))
+    if middle == 20:  # until the drain
+        run = replace(run, frames=tuple(frame for frame in run.frames if not frame.aborted))
+    assert verdict("holes", {**plays.recordings, HOLES.name: run}, words) is Verdict.NOT_OBSERVABLE
+
+
+def test_nobody_arrived(plays: Plays) -> None:
+    run = plays.recordings["holes"]
+    arrived = next(i for i, frame in enumerate(run.frames) if ARRIVES in frame.added)
+    run = replace(run, frames=run.frames[:arrived])
+    assert verdict("holes", {**plays.recordings, "holes": run}, "No request arrived") is Verdict.NOT_OBSERVABLE
+
+
+def test_rounding_is_no_evidence(plays: Plays) -> None:
+    changed = faults.rounding(faults.another_token(plays.recordings["sharing"], "bob"))
+    assert verdict("sharing", {**plays.recordings, "sharing": changed}, "rounding") is Verdict.NOT_OBSERVABLE
+
+
+def test_requests_as_long_as_their_reservation(tiny: LoadedModel) -> None:
+    short = play(PellucidLaboratory(tiny, max_model_len=16))
+    assert verdict("taken-as-used", short.recordings, "1 block(s)") is Verdict.NOT_OBSERVABLE
+    assert "no room for three requests" in short.missing["holes"]
+    assert "whole block in common" in short.missing["sharing"]

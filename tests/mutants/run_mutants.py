@@ -1,0 +1,194 @@
+"""Apply the mutants one at a time, see which test notices, and publish the table.
+
+    python tests/mutants/run_mutants.py                  all of them; writes docs/mutants.md
+    python tests/mutants/run_mutants.py scheduler 17     those of engine/scheduler.py, and number 17; writes nothing
+
+A mutant is caught by the first test that fails, or because the tests take longer than the limit (a mutant
+may loop for ever). The last line is one JSON object. The exit status is 0 if every mutant that is not
+equivalent is caught, and no equivalent one is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import suite
+from catalogue import MUTANTS, PACKAGE, Mutant
+
+SUITE = Path(suite.__file__)
+ROOT = SUITE.parents[2]
+TABLE = ROOT / "docs" / "mutants.md"
+LIMIT_S = 60
+
+
+class Verdict(StrEnum):
+    CAUGHT = "caught"
+    TIMED_OUT = "caught by the time limit"
+    SURVIVED = "survived"
+    EQUIVALENT = "equivalent"
+    NOT_EQUIVALENT = "called equivalent, and yet caught"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of mutant ``number``; ``test`` is the one that caught it or was running when time was up."""
+
+    number: int
+    mutant: Mutant
+    verdict: Verdict
+    test: str
+
+
+class SuiteError(Exception):
+    """The tests could not tell anything: they fail without a mutant, or do not even start with one."""
+
+
+def run_suite(mutant: Mutant | None) -> tuple[int | None, str]:
+    """The suite's exit status on a fresh copy of the package (None: out of time), and the last test it named."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        log = Path(folder) / "log"
+        package = Path(folder) / "src" / "pellucid"
+        shutil.copytree(PACKAGE, package)  # with the byte code that is there, which keeps the start short
+        if mutant is not None:
+            mutant.apply(package)
+            for stale in (package / mutant.file).parent.glob(f"__pycache__/{Path(mutant.file).stem}.*"):
+                stale.unlink()
+        environment = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment.update(PELLUCID_TEST_DEPTH="1", OMP_NUM_THREADS="1")
+        command = [sys.executable, str(SUITE), str(package), str(log)]
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return None, _last(log)
+        if done.returncode not in (0, 1):
+            raise SuiteError(f"the tests do not run with {mutant}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+        return done.returncode, _last(log)
+
+
+def _last(log: Path) -> str:
+    lines = log.read_text().splitlines() if log.exists() else []
+    return lines[-1].removeprefix(suite.FAILED).removeprefix("tests/") if lines else "(start)"
+
+
+def judge(number: int, mutant: Mutant) -> Outcome:
+    status, test = run_suite(mutant)
+    if mutant.equivalent:
+        return Outcome(number, mutant, Verdict.NOT_EQUIVALENT if status != 0 else Verdict.EQUIVALENT, test)
+    verdict = {0: Verdict.SURVIVED, 1: Verdict.CAUGHT, None: Verdict.TIMED_OUT}[status]
+    return Outcome(number, mutant, verdict, "" if verdict is Verdict.SURVIVED else test)
+
+
+def judge_all(chosen: list[tuple[int, Mutant]], jobs: int) -> Iterator[Outcome]:
+    """Raises `SuiteError` if the tests fail on the package as it is."""
+    status, test = run_suite(None)
+    if status != 0:
+        raise SuiteError(f"without any mutant, {test} {'fails' if status else f'does not end within {LIMIT_S} s'}.")
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(lambda numbered: judge(*numbered), chosen)
+
+
+def choose(words: list[str]) -> list[tuple[int, Mutant]]:
+    numbered = list(enumerate(MUTANTS, start=1))
+    if not words:
+        return numbered
+    return [(n, mutant) for n, mutant in numbered if str(n) in words or Path(mutant.file).stem in words]
+
+
+def count(outcomes: list[Outcome]) -> dict[str, int]:
+    verdicts = Counter(outcome.verdict for outcome in outcomes)
+    return {
+        "mutants": len(outcomes),
+        "caught": verdicts[Verdict.CAUGHT] + verdicts[Verdict.TIMED_OUT],
+        "of_them_by_time": verdicts[Verdict.TIMED_OUT],
+        "survived": verdicts[Verdict.SURVIVED],
+        "equivalent": verdicts[Verdict.EQUIVALENT],
+        "wrongly_called_equivalent": verdicts[Verdict.NOT_EQUIVALENT],
+    }
+
+
+# -- the table ---------------------------------------------------------------------------------------
+
+
+def code(text: str) -> str:
+    """Inline code that survives in a table cell."""
+    return f"`{text.replace('|', chr(92) + '|')}`"
+
+
+def row_head(number: int, mutant: Mutant) -> str:
+    """The cells of a mutant that do not depend on a run."""
+    change = f"{code(mutant.line)}<br>→ {code(mutant.mutated)}"
+    return f"| {number} | {mutant.file}<br>{mutant.place()} | {change} | {mutant.breaks} |"
+
+
+def row(outcome: Outcome) -> str:
+    match outcome.verdict:
+        case Verdict.CAUGHT:
+            end = code(outcome.test)
+        case Verdict.EQUIVALENT:
+            end = f"equivalent: {outcome.mutant.equivalent}"
+        case Verdict.SURVIVED:
+            end = "**survived**"
+        case _:
+            end = f"{outcome.verdict}: {code(outcome.test)}"
+    return f"{row_head(outcome.number, outcome.mutant)} {end} |"
+
+
+def document(outcomes: list[Outcome]) -> str:
+    counts = count(outcomes)
+    by_time = f", {counts['of_them_by_time']} of them by the time limit" if counts["of_them_by_time"] else ""
+    head = f"""# Mutants
+
+Each row is one line of the block accounting or the scheduler, changed into a bug that somebody could have written.
+One at a time they are put into a copy of the package and the fast tests that need no model are run against it. A test
+that fails has caught the mutant; a mutant that nobody catches would be a bug that nobody would notice.
+
+**{counts["mutants"]} mutants: {counts["caught"]} caught{by_time}, {counts["survived"]} survived, \
+{counts["equivalent"]} equivalent** (no test could ever tell the difference; the table says why).
+
+This page is generated: `python tests/mutants/run_mutants.py` runs them all (minutes) and writes it,
+`python tests/mutants/run_mutants.py scheduler 17` runs those of `scheduler.py` and number 17 and only prints. The list
+is `tests/mutants/catalogue.py`; `make test` checks that it fits today's source, `make test-all` that all are caught.
+"Caught by" names the first test to fail, the recorded vLLM runs first, whole engines under random traffic last; mostly
+it is not the only one. With a mutant that loops for ever, the tests exceed {LIMIT_S} s; it is caught by the test named.
+
+| | where | change | what it breaks | caught by |
+| --- | --- | --- | --- | --- |
+"""
+    return head + "\n".join(map(row, outcomes)) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("which", nargs="*", help="numbers, or names of source files without .py; all by default")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="mutants at a time")
+    options = parser.parse_args(arguments)
+    began, outcomes = time.monotonic(), []
+    for outcome in judge_all(choose(options.which), options.jobs):
+        outcomes.append(outcome)
+        print(
+            f"{outcome.number:4} {outcome.mutant.file}: {outcome.mutant.breaks}\n     {outcome.verdict} {outcome.test}"
+        )
+    if not options.which:
+        TABLE.write_text(document(outcomes))
+    counts = count(outcomes)
+    print(json.dumps({"benchmark": "mutants", **counts, "seconds": round(time.monotonic() - began)}))
+    return 1 if counts["survived"] or counts["wrongly_called_equivalent"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,131 @@
+"""A KV manager written with lists and dictionaries alone, straight from the documented behaviour.
+
+It predicts every block id. A block's content is its whole prefix, (namespace, tokens), so nothing here hashes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Prefix = tuple[object, tuple[int, ...]]
+
+
+@dataclass
+class PlainTable:
+    tokens: list[int]
+    space: object
+    skip: bool
+    blocks: list[int] = field(default_factory=list)
+    slots: int = 0
+    published: int = 0
+    fresh: list[int] = field(default_factory=list)  # blocks published for the plan under way
+
+
+class PlainKV:
+    """``order`` is the reclaimable blocks, front first; ``found`` says which prefix a block is findable as."""
+
+    def __init__(self, num_blocks: int, block_size: int, policy: str, caching: bool) -> None:
+        self.size, self.policy, self.caching = block_size, policy, caching
+        self.order = list(range(1, num_blocks))
+        self.owners = dict.fromkeys(range(num_blocks), 0)
+        self.found: dict[int, Prefix] = {}  # in order of publication: the oldest of equal ones comes first
+        self.fenced: dict[int, list[int]] = {}
+        self.writing: dict[int, set[int]] = {}  # launched step -> the blocks it writes
+        self.tables: dict[str, PlainTable] = {}
+
+    # -- the prefix index --------------------------------------------------------------------------
+
+    def prefix(self, table: PlainTable, block: int) -> Prefix:
+        return table.space, tuple(table.tokens[: (block + 1) * self.size])
+
+    def match(self, table: PlainTable) -> list[int]:
+        hit: list[int] = []
+        if self.caching and not table.skip:
+            for i in range((len(table.tokens) - 1) // self.size):
+                wanted = self.prefix(table, i)
+                block = next((block for block, prefix in self.found.items() if prefix == wanted), None)
+                if block is None:
+                    break
+                hit.append(block)
+        return hit
+
+    def publish(self, table: PlainTable) -> None:
+        if not self.caching:
+            return
+        for i in range(table.published, min(table.slots, len(table.tokens)) // self.size):
+            self.found[table.blocks[i]] = self.prefix(table, i)
+            table.fresh.append(table.blocks[i])
+            table.published = i + 1
+
+    # -- blocks ------------------------------------------------------------------------------------
+
+    def needed(self, table: PlainTable, slots: int) -> int:
+        return -(-slots // self.size) - len(table.blocks)
+
+    def share(self, table: PlainTable, hit: list[int]) -> None:
+        for block in hit:
+            if not self.owners[block]:
+                self.order.remove(block)
+            self.owners[block] += 1
+        table.blocks = list(hit)
+        table.published = len(hit)
+
+    def grow(self, table: PlainTable, slots: int) -> list[int]:
+        taken, self.order = self.order[: self.needed(table, slots)], self.order[self.needed(table, slots) :]
+        for block in taken:
+            self.owners[block] = 1
+            self.found.pop(block, None)
+        table.blocks += taken
+        table.slots = slots
+        self.publish(table)
+        return taken
+
+    def put(self, blocks: list[int]) -> None:
+        """Returned blocks join the order of re-use, as each policy documents it."""
+        free = [block for block in blocks if block not in self.found]
+        cached = [block for block in blocks if block in self.found]
+        if self.policy == "vllm-0.23":
+            self.order += blocks
+        elif self.policy == "vllm-0.24":
+            self.order = free + self.order + cached
+        else:
+            kept = [block for block in self.order if block in self.found]
+            unused = [block for block in self.order if block not in self.found]
+            self.order = unused + free + kept + cached
+
+    def give_back(self, table: PlainTable) -> None:
+        returned, held_back = [], []
+        for block in reversed(table.blocks):
+            self.owners[block] -= 1
+            if self.owners[block]:
+                continue
+            steps = [step for step, blocks in self.writing.items() if block in blocks]
+            if steps:
+                self.fenced.setdefault(max(steps), []).append(block)
+                held_back.append(block)
+            else:
+                returned.append(block)
+        self.put(returned)
+        for block in held_back:
+            self.found.pop(block, None)
+        table.blocks, table.slots, table.published = [], 0, 0
+
+    def preempt(self, table: PlainTable) -> None:
+        for block in table.fresh:
+            self.found.pop(block, None)
+        self.give_back(table)
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def launch(self, step: int, rows: dict[str, tuple[int, int]]) -> None:
+        for table in self.tables.values():
+            table.fresh = []
+        self.writing[step] = {
+            self.tables[name].blocks[position // self.size]
+            for name, (start, end) in rows.items()
+            for position in range(start, end)
+        }
+
+    def commit(self, step: int) -> None:
+        del self.writing[step]
+        self.put(self.fenced.pop(step, []))
