@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
 import pytest
+import torch
 
 from pellucid import compat
 
@@ -23,6 +24,15 @@ class Ran(NamedTuple):
 
 
 Play = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _one_thread() -> Iterator[None]:
+    """Two threads on a busy two-core machine wait for each other most of the time."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -85,9 +85,8 @@ def test_with_the_tiny_model(play: Any, pool: int, block: int, times: int, most:
 SMOLLM2 = [
     (70, 16, 5, 512),  # 3 + 22 blocks are not the 27 that NEW needs
     (100, 16, 5, 512),  # fresh blocks are enough
-    (160, 8, 5, 512),
+    (100, 8, 3, 512),  # 208 tokens fill 26 blocks: the second step takes a block each
     (40, 32, 5, 512),
-    (50, 16, 3, 512),  # 208 tokens fill 13 blocks: the second step takes a block each
 ]
 
 

@@ -94,6 +94,21 @@ def test_generate_leaves_other_requests_their_outputs(engine: Make) -> None:
     assert not llm.has_unfinished_requests()
 
 
+@pytest.mark.parametrize("length", range(1, 12))
+def test_a_step_after_generate_may_commit_two_tokens_of_one_request(engine: Make, length: int) -> None:
+    mine = SamplingParams(temperature=0, max_tokens=length, ignore_eos=True)
+    alone = engine().generate([[7, 8, 9]], mine)[0].outputs[0]
+    llm = engine()
+    llm.add_request("mine", [7, 8, 9], mine)
+    llm.generate([[1, 2, 3]], SamplingParams(temperature=0, max_tokens=5, ignore_eos=True))
+    last = []
+    while llm.has_unfinished_requests():
+        last = llm.step() or last
+    (output,) = last
+    assert output.finished
+    assert (output.outputs[0].token_ids, output.outputs[0].text) == (alone.token_ids, alone.text)
+
+
 def test_a_refused_prompt_leaves_nothing_behind(engine: Make) -> None:
     llm = engine()
     with pytest.raises(RequestError, match="empty prompt"):

@@ -100,15 +100,15 @@ class ManagerMachine(RuleBasedStateMachine):
 
     # -- what happens ------------------------------------------------------------------------------
 
-    @rule(opened=openings, steps=st.lists(steps, min_size=2, max_size=5), closed=st.none() | which)
-    def work(self, opened: list[Opening], steps: list[Step], closed: int | None) -> None:
+    @rule(opened=openings, steps=st.lists(steps, min_size=2, max_size=5), closed=st.lists(which, max_size=3))
+    def work(self, opened: list[Opening], steps: list[Step], closed: list[int]) -> None:
         """One rule for everything: Hypothesis leaves whole rules out of many runs."""
         self._open(opened)
         for step in steps:
             self._step(step)
             self._check()
-        if closed is not None and self.tables:
-            self._close(list(self.tables)[closed % len(self.tables)])
+        for number in closed[: len(self.tables)]:
+            self._close(list(self.tables)[number % len(self.tables)])
             self._check()
 
     def _open(self, opened: list[Opening]) -> None:

@@ -8,6 +8,7 @@ still tells where. The exit status is pytest's: 0 if nothing noticed anything, 1
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -53,7 +54,8 @@ def main(copy: str, log: str) -> int:
     # One failing example is enough: making it small would take longer than finding it.
     hypothesis.settings.register_profile("any failure", phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate])
     hypothesis.settings.load_profile("any failure")
-    options = ["-x", "--noconftest", "-p", "no:cacheprovider", "-m", "not slow and not model"]
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loading them takes longer than most mutants live
+    options = ["-x", "--noconftest", "-p", "no:cacheprovider", "-p", "no:warnings", "-m", "not slow and not model"]
     with Path(log).open("w", buffering=1) as file:
         return pytest.main([*options, *map(str, paths())], plugins=[Log(file)])
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pellucid.compat.ids import InternalIds
 from pellucid.compat.record import EngineRecord
+from pellucid.engine.live import LiveRequest
 from pellucid.engine.llm import LLM
 from pellucid.engine.output import RequestOutput
 from pellucid.engine.scheduler import Scheduler
@@ -37,13 +38,13 @@ class Engine(LLM):
         self.ids.forget(request_id)
         return output
 
-    def _step(self, asynchronous: bool) -> list[RequestOutput]:
-        outputs = super()._step(asynchronous)
-        for output in outputs:
-            if output.finished:
-                self.ids.forget(output.request_id)
+    def _step(self, asynchronous: bool) -> dict[str, LiveRequest]:
+        progressed = super()._step(asynchronous)
+        for name, live in progressed.items():
+            if live.finished:
+                self.ids.forget(name)
         self.record.step(self._memory())
-        return outputs
+        return progressed
 
     def _memory(self) -> PoolMemory:
         memory = self.kv.memory()

@@ -10,47 +10,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from pellucid.engine.assembly import assemble
-from pellucid.engine.detokenizer import Detokenizer
+from pellucid.engine.live import LiveRequest
 from pellucid.engine.options import DEFAULT_MODEL, EngineOptions
-from pellucid.engine.output import CompletionOutput, RequestOutput
-from pellucid.engine.prompt import Prompt, listed, parse
-from pellucid.engine.sequence import Sequence as Submission
+from pellucid.engine.output import RequestOutput
+from pellucid.engine.prompt import listed, parse
 from pellucid.errors import RequestError
 from pellucid.model import LoadedModel, Tokenizer
 from pellucid.plan import Request, SamplingParams
-
-
-class _Live:
-    """A request the caller still waits for: its submission, its prompt's text, its text so far."""
-
-    def __init__(self, sequence: Submission, prompt: Prompt, tokenizer: Tokenizer | None) -> None:
-        self.sequence = sequence
-        self.prompt = prompt
-        self.prompt_token_ids = list(prompt.tokens)
-        skip = sequence.request.sampling.skip_special_tokens
-        self.detokenizer = Detokenizer(tokenizer, skip_special_tokens=skip) if tokenizer else None
-
-    @property
-    def finished(self) -> bool:
-        return self.sequence.finish_reason is not None
-
-    def output(self) -> RequestOutput:
-        sequence = self.sequence
-        completion = CompletionOutput(
-            index=0,
-            text=self.detokenizer.text if self.detokenizer else "",
-            token_ids=sequence.output,
-            finish_reason=sequence.finish_reason,
-            stop_reason=sequence.stop_reason,
-        )
-        return RequestOutput(
-            request_id=sequence.name,
-            prompt=self.prompt.text,
-            prompt_token_ids=self.prompt_token_ids,
-            outputs=[completion],
-            finished=self.finished,
-            num_cached_tokens=sequence.table.cached_tokens,
-        )
 
 
 class LLM:
@@ -70,7 +36,7 @@ class LLM:
         name = loaded.name if loaded else model
         self.options = EngineOptions.of("LLM", {"model": name, **options})
         self._core, self.kv, self.tokenizer, self.pool, self.loaded = assemble(self.options, loaded)
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, LiveRequest] = {}
         self._undelivered: dict[str, RequestOutput] = {}
         self._names = 0
 
@@ -147,7 +113,7 @@ class LLM:
             salt=parsed.salt,
         )
         sequence = self._core.scheduler.add(request)
-        self._live[request_id] = _Live(sequence, parsed, self.tokenizer)
+        self._live[request_id] = LiveRequest(sequence, parsed, self.tokenizer)
         return request_id
 
     def step(self) -> list[RequestOutput]:
@@ -179,15 +145,15 @@ class LLM:
 
     # -- how ---------------------------------------------------------------------------------------
 
-    def _step(self, asynchronous: bool) -> dict[str, _Live]:
+    def _step(self, asynchronous: bool) -> dict[str, LiveRequest]:
         """Run one engine step; the requests that got a token, by name."""
         self._core.asynchronous = asynchronous
-        progressed: dict[str, _Live] = {}
-        for sequence, token in self._core.step():
+        progressed: dict[str, LiveRequest] = {}
+        for sequence, token, last in self._core.step():
             live = progressed[sequence.name] = self._live[sequence.name]
             if live.detokenizer:
-                live.detokenizer.add(token, last=live.finished)
-            if live.finished:
+                live.detokenizer.add(token, last=last)
+            if last:
                 del self._live[sequence.name]
         return progressed
 

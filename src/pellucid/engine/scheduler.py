@@ -22,10 +22,11 @@ from pellucid.plan.step import StepPlan, StepResult
 
 
 class Progress(NamedTuple):
-    """One request got one token; ``sequence.finish_reason`` tells whether it was its last."""
+    """One request got one token; ``last`` says whether the request has ended with it."""
 
     sequence: Sequence
     token: int
+    last: bool
 
 
 class Launched(NamedTuple):
@@ -127,22 +128,25 @@ class Scheduler:
                 f"step {plan.step} for {sum(plan.samples)}."
             )
         sampled = [sequence for sequence, samples in zip(sequences, plan.samples, strict=True) if samples]
-        progress = [
-            Progress(sequence, token)
+        live = [
+            (sequence, token)
             for sequence, token in zip(sampled, result.tokens, strict=True)
-            if sequence.finish_reason is None  # ended (aborted, or stopped a step ago) while this step ran
+            if sequence.finish_reason is None  # else it ended (aborted, or stopped a step ago) while this step ran
         ]
-        self.kv.commit(plan.step, [sequence.name for sequence, _ in progress])
-        ended = False
-        for sequence, token in progress:
-            if sequence.accept(token):
-                ended = True
-                self._retire(sequence)
-            elif sequence.table.slots >= sequence.table.publish_at:
-                self.kv.publish(sequence.table)
-        if ended:
+        self.kv.commit(plan.step, [sequence.name for sequence, _ in live])
+        progress = [Progress(sequence, token, self._accept(sequence, token)) for sequence, token in live]
+        if any([last for _, _, last in progress]):
             self.running = [sequence for sequence in self.running if sequence.finish_reason is None]
         return progress
+
+    def _accept(self, sequence: Sequence, token: int) -> bool:
+        """Give ``sequence`` its token; True if it has ended with it and returned its blocks."""
+        last = sequence.accept(token)
+        if last:
+            self._retire(sequence)
+        elif sequence.table.slots >= sequence.table.publish_at:
+            self.kv.publish(sequence.table)
+        return last
 
     def _schedule_running(self, draft: Draft) -> None:
         row = 0

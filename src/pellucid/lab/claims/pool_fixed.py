@@ -26,10 +26,11 @@ def judge(recordings: Recordings) -> Finding:
         if not (taken and returned):
             return not_observable(f"{taken} blocks were taken and {returned} returned: the pool was not put to use.")
         seen.append(_evidence(engine, taken, returned))
+    steps = sum(row["steps"] for row in seen)
     return Finding(
         Verdict.PROVED,
         "Address, bytes and number of blocks were the same after every step.",
-        f"{sum(row['steps'] for row in seen)} steps of {len(engines)} engines, {engines[0][0].usable:,} usable blocks each",
+        f"{steps} steps of {len(engines)} engines, {engines[0][0].usable:,} usable blocks each",
         tuple(fact for row in seen for fact in _facts(row)),
         {"engines": seen},
     )

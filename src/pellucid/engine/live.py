@@ -1,0 +1,41 @@
+"""A request whose caller still waits for it."""
+
+from __future__ import annotations
+
+from pellucid.engine.detokenizer import Decoder, Detokenizer
+from pellucid.engine.output import CompletionOutput, RequestOutput
+from pellucid.engine.prompt import Prompt
+from pellucid.engine.sequence import Sequence
+
+
+class LiveRequest:
+    """A submission, the prompt it came with, and the text it has so far (none without a tokenizer)."""
+
+    def __init__(self, sequence: Sequence, prompt: Prompt, tokenizer: Decoder | None) -> None:
+        self.sequence = sequence
+        self.prompt = prompt
+        self.prompt_token_ids = list(prompt.tokens)
+        skip = sequence.request.sampling.skip_special_tokens
+        self.detokenizer = Detokenizer(tokenizer, skip_special_tokens=skip) if tokenizer else None
+
+    @property
+    def finished(self) -> bool:
+        return self.sequence.finish_reason is not None
+
+    def output(self) -> RequestOutput:
+        sequence = self.sequence
+        completion = CompletionOutput(
+            index=0,
+            text=self.detokenizer.text if self.detokenizer else "",
+            token_ids=sequence.output,
+            finish_reason=sequence.finish_reason,
+            stop_reason=sequence.stop_reason,
+        )
+        return RequestOutput(
+            request_id=sequence.name,
+            prompt=self.prompt.text,
+            prompt_token_ids=self.prompt_token_ids,
+            outputs=[completion],
+            finished=self.finished,
+            num_cached_tokens=sequence.table.cached_tokens,
+        )

@@ -1,0 +1,61 @@
+"""The catalogue fits today's source, the published table is of this catalogue, and (slow) every mutant is caught."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+import run_mutants
+from catalogue import MUTANTS, PACKAGE, CatalogueError, Mutant
+
+NUMBERED = list(enumerate(MUTANTS, start=1))
+KV = "pool policy freelist manager table identity prefix ledger journal fold trail invariants explain snapshot"
+ENGINE = "scheduler sequence draft queue core"
+
+
+@pytest.mark.parametrize(("number", "mutant"), NUMBERED, ids=[f"{n}-{m.file}" for n, m in NUMBERED])
+def test_a_mutant_changes_exactly_one_line_of_todays_source(number: int, mutant: Mutant) -> None:
+    lines = (PACKAGE / mutant.file).read_text().splitlines()
+    row = mutant.locate()
+    assert mutant.line != mutant.mutated
+    indent = lines[row][: -len(mutant.line)]
+    lines[row] = f"{indent}{mutant.mutated}"
+    ast.parse("\n".join(lines))
+
+
+def test_there_are_enough_of_them_and_in_every_file() -> None:
+    alive = [mutant for mutant in MUTANTS if mutant.equivalent is None]
+    assert len(alive) >= 40
+    assert {mutant.file for mutant in alive} >= {f"kv/{name}.py" for name in KV.split()}
+    assert {mutant.file for mutant in alive} >= {f"engine/{name}.py" for name in ENGINE.split()}
+    assert len({(mutant.file, mutant.inside, mutant.line, mutant.mutated) for mutant in MUTANTS}) == len(MUTANTS)
+
+
+def test_the_published_table_is_of_this_catalogue() -> None:
+    rows = [line for line in run_mutants.TABLE.read_text().splitlines() if line[:3].strip("| ").isdigit()]
+    heads = [run_mutants.row_head(number, mutant) for number, mutant in NUMBERED]
+    assert len(rows) == len(heads)
+    for row, head in zip(rows, heads, strict=True):
+        assert row.startswith(head), "run tests/mutants/run_mutants.py, which writes docs/mutants.md"
+        assert "survived" not in row
+
+
+def test_a_line_that_is_gone_or_stands_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("def f():\n    return 1\n\ndef g():\n    return 1\n")
+    with pytest.raises(CatalogueError, match=r"^2 lines of a\.py read 'return 1'"):
+        Mutant("a.py", "return 1", "return 2", "").apply(tmp_path)
+    with pytest.raises(CatalogueError, match=r"^0 lines of a\.py, g read 'return 3'"):
+        Mutant("a.py", "return 3", "return 2", "", inside="g").apply(tmp_path)
+    with pytest.raises(CatalogueError, match="0 functions are named 'h'"):
+        Mutant("a.py", "return 1", "return 2", "", inside="h").apply(tmp_path)
+    Mutant("a.py", "return 1", "return 2", "", inside="g").apply(tmp_path)
+    assert (tmp_path / "a.py").read_text() == "def f():\n    return 1\n\ndef g():\n    return 2\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_every_mutant_that_is_not_equivalent_is_caught() -> None:
+    outcomes = list(run_mutants.judge_all(NUMBERED, jobs=2))
+    wrong = [outcome for outcome in outcomes if outcome.verdict in run_mutants.WRONG]
+    assert not wrong, "\n".join(f"{outcome.number} {outcome.verdict}: {outcome.mutant}" for outcome in wrong)
