@@ -69,7 +69,7 @@ $(ENGINE): pyproject.toml constraints.txt
 	@if test -e $@; then rm -f $@; else \
 	  echo 'pellucid: making $(VENV)' >&2; $(PYTHON) -m venv --clear $(VENV) >&2; fi
 	$(SAY) 'installing torch, the largest part (for a small build without CUDA see TORCH_INDEX in `make help`)'
-	@$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch $(OR_HINT)
+	@$(if $(TORCH_INDEX),PIP_EXTRA_INDEX_URL="$$PIP_EXTRA_INDEX_URL $(TORCH_INDEX)") $(PIP) torch $(OR_HINT)
 	$(SAY) 'installing the engine'
 	@$(PIP) --editable '.[engine]' $(OR_HINT)
 	@touch $@

@@ -296,7 +296,7 @@ class Bench:
         return len(self.kv.live_tables()), dict(self._computed)
 
     def _seen(self, progress: list[Progress]) -> list[Progress]:
-        for sequence, token in progress:
+        for sequence, token, _ in progress:
             self.outputs[sequence.handle].append(token)
         self.check()
         return progress

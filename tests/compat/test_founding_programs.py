@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -11,6 +12,10 @@ from pathlib import Path
 import pytest
 
 FOUNDING = Path(__file__).parent.parent / "data" / "founding"
+AS_WRITTEN = {
+    "verify1_allocation_and_sharing.py": "16e874a92f616b7275d611eb15a65b73ad2f63bf459503e5c8da826bc2f5c0c9",
+    "verify2_holes.py": "7c19af84f879599a2bb62679317b07b4d474530759ef3eeed5a4d0a3a6f2af4a",
+}
 
 pytestmark = pytest.mark.model
 
@@ -31,6 +36,11 @@ def lists(text: str, label: str) -> list[int]:
     found = re.search(re.escape(label) + r"[^\[]*\[([\d, ]*)\]", text)
     assert found, label
     return [int(number) for number in found[1].split(",")]
+
+
+def test_they_are_byte_for_byte_as_they_were_written() -> None:
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in FOUNDING.glob("*.py")}
+    assert found == AS_WRITTEN
 
 
 def test_verify1_blocks_as_used_and_a_shared_prefix(verify1: subprocess.CompletedProcess[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from pellucid.kv.acts import AnyAct
@@ -14,6 +15,7 @@ from pellucid.kv.snapshot import Snapshot
 from pellucid.lab import CLAIMS, Laboratory, Subject, Verdict
 from pellucid.lab.claims.holes import longest_run
 from pellucid.lab.pellucid_subject import PellucidLaboratory, PellucidSubject
+from pellucid.lab.recording import Recording
 from pellucid.lab.subject import About, Output
 from pellucid.lab.trial import Plays, Report, report, trial
 from pellucid.model import LoadedModel
@@ -145,3 +147,11 @@ def test_an_engine_without_journal_and_memory_can_be_put_to_the_proof(tiny: Load
     ]
     assert evidence(result, "sharing")["live"]["computed_tokens"] is None
     assert result.pool.nbytes is None
+
+
+def test_a_recording_can_be_kept_and_judged_later(plays: Plays) -> None:
+    written = msgspec.json.encode(plays.recordings)
+    kept = Plays()
+    kept.recordings = msgspec.json.decode(written, type=dict[str, Recording])
+    assert kept.recordings == plays.recordings
+    assert report(kept) == report(plays)

@@ -39,7 +39,7 @@ def test_a_pipe_gets_plain_text_of_80_columns(capsys: pytest.CaptureFixture[str]
     assert max(map(len, out.splitlines())) <= 80
     assert out.count(" PROVED ") == len(CLAIMS)
     assert f"{len(CLAIMS)} claims: {len(CLAIMS)} proved, 0 refuted, 0 not observable" in out
-    assert "NEW took           27  67-79 44-31" in out
+    assert "NEW took           27 blocks: 67-79 44-31" in out
     assert "     0  #AAAAAAAAAAAAAAA AAAAAAA........D DDDDDDDDDDDDDCCC CCCCCCCCCCCCCCCC" in out
     assert err == ""
 

@@ -135,7 +135,7 @@ class Scheduler:
         ]
         self.kv.commit(plan.step, [sequence.name for sequence, _ in live])
         progress = [Progress(sequence, token, self._accept(sequence, token)) for sequence, token in live]
-        if any([last for _, _, last in progress]):
+        if any(update.last for update in progress):
             self.running = [sequence for sequence in self.running if sequence.finish_reason is None]
         return progress
 
@@ -218,12 +218,14 @@ class Scheduler:
         del self._live[sequence.name]
 
     def _writing(self, sequence: Sequence) -> Writing | None:
-        """The launched step that still writes to ``sequence``'s blocks, if there is one."""
-        for plan, sequences in reversed(self.launched):
+        """What launched steps still write to ``sequence``'s blocks, until the last of them is committed."""
+        writing: Writing | None = None
+        for plan, sequences in self.launched:
             if sequence in sequences:
                 row = sequences.index(sequence)
-                return Writing(plan.step, plan.starts[row], plan.starts[row] + plan.counts[row])
-        return None
+                start = writing.start if writing else plan.starts[row]
+                writing = Writing(plan.step, start, plan.starts[row] + plan.counts[row])
+        return writing
 
     # -- refusals ----------------------------------------------------------------------------------
 

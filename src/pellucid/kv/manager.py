@@ -34,7 +34,7 @@ class PrefixHit(NamedTuple):
 
 
 class Writing(NamedTuple):
-    """A launched step that still writes to a request: token positions ``start .. end - 1``."""
+    """Token positions ``start .. end - 1`` that launched steps, the last of them ``step``, still write to."""
 
     step: int
     start: int

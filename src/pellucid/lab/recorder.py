@@ -67,8 +67,7 @@ class Recorder:
         """End what still lives, and let what is under way come in."""
         for name in [request.name for request in self._subject.snapshot().requests]:
             self.abort(name)
-        while self._subject.has_unfinished_requests():
-            self.step()
+        self.until(lambda: not self._subject.has_unfinished_requests(), limit=100)
         self.observe()
 
     def observe(self) -> None:

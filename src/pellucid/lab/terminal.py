@@ -16,9 +16,9 @@ from pellucid.view import Letters, block_map, legend, strips
 WIDTH = 80
 INDENT = "  "
 STYLES = {
-    Verdict.PROVED: "bold black on green",
-    Verdict.REFUTED: "bold white on red",
-    Verdict.NOT_OBSERVABLE: "bold black on yellow",
+    Verdict.PROVED: "bold color(16) on color(77)",
+    Verdict.REFUTED: "bold color(231) on color(160)",
+    Verdict.NOT_OBSERVABLE: "bold color(16) on color(221)",
 }
 
 

@@ -17,11 +17,11 @@ CELLS_IN_ALL = 4096
 GROUP = 16
 MARKS = {
     BlockState.RESERVED: ("#", "dim"),
-    BlockState.CACHED: ("+", "magenta"),
+    BlockState.CACHED: ("+", "color(161)"),
     BlockState.FREE: (".", "dim"),
-    BlockState.FENCED: ("~", "red"),
+    BlockState.FENCED: ("~", "color(166)"),
 }
-SHARED = "black on bright_magenta"
+SHARED = "bold color(231) on color(161)"
 UNKNOWN_OWNER = "?"
 MANY = "*"
 
@@ -48,7 +48,7 @@ def marks(snapshot: Snapshot, letters: Letters) -> list[Mark]:
         elif pool.owners[block] > 1:
             result.append(Mark(str(pool.owners[block]) if pool.owners[block] < 10 else MANY, SHARED))
         elif (name := owner.get(block)) is None:
-            result.append(Mark(UNKNOWN_OWNER, "red"))
+            result.append(Mark(UNKNOWN_OWNER, "color(160)"))
         else:
             result.append(Mark(letters.letter(name), letters.style(name)))
     return result

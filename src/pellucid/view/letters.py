@@ -6,7 +6,9 @@ import string
 from collections.abc import Iterable
 
 LETTERS = string.ascii_uppercase + string.ascii_lowercase
-COLOURS = ("cyan", "yellow", "green", "bright_blue", "bright_red", "bright_cyan", "bright_yellow", "bright_green")
+INK = "color(16)"
+COLOURS = tuple(f"color({number})" for number in (117, 222, 120, 177, 210, 43, 178, 69))
+"""Dark ink on light paper, alike on dark and light terminals, and still eight colours where there are only sixteen."""
 
 
 class Letters:
@@ -29,7 +31,7 @@ class Letters:
         return LETTERS[self._number(name) % len(LETTERS)]
 
     def style(self, name: str) -> str:
-        return f"black on {COLOURS[self._number(name) % len(COLOURS)]}"
+        return f"{INK} on {COLOURS[self._number(name) % len(COLOURS)]}"
 
     def _number(self, name: str) -> int:
         return self._numbers.setdefault(name, len(self._numbers))

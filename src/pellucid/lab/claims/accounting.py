@@ -59,7 +59,8 @@ def _proved(recordings: Recordings) -> Finding:
     left = [recording.frames[-1].snapshot.pool.held for recording in runs]
     unseen = [invariant for invariant in INVARIANTS if invariant not in checked]
     facts = (
-        ("checked", f"{' '.join(checked)}, each after every step"),
+        ("checked", " ".join(checked)),
+        ("", "each of them after every step"),
         ("not checked here", " ".join(unseen) or "nothing"),
         ("the journal", f"{acts:,} acts fold to each of {frames} snapshots" if journal else "this engine has none"),
         ("at the end", f"{sum(left)} blocks held: every block came back" if not any(left) else f"{sum(left)} held"),

@@ -125,22 +125,18 @@ def _returned(run: Recording, story: Story) -> set[int]:
 
 
 def _proved(run: Recording, story: Story, longest: tuple[int, ...]) -> Finding:
-    hole, free, table = set(story.hole), set(story.free), story.table
-    reused = [block for block in table if block in hole]
-    fresh = [block for block in table if block not in hole]
-    meanwhile = sorted(hole - free)
-    output = run.outputs[ARRIVES].tokens
-    policy = story.before.snapshot.pool.reuse_policy
+    hole, table = set(story.hole), story.table
     evidence: dict[str, Any] = {
         "hole": list(story.hole),
-        "taken_meanwhile": meanwhile,
+        "taken_meanwhile": sorted(hole - set(story.free)),
         "free": list(story.free),
         "longest_run": list(longest),
         "table": list(table),
-        "reuse_policy": policy,
-        "reused": reused,
-        "fresh": fresh,
-        "output": list(output),
+        "reused": [block for block in table if block in hole],
+        "fresh": [block for block in table if block not in hole],
+        "reuse_policy": story.before.snapshot.pool.reuse_policy,
+        "survivors": [request.name for request in story.before.running()],
+        "output": list(run.outputs[ARRIVES].tokens),
         "steps": {
             "side_by_side": story.side_by_side.step,
             "opened": story.opened.step,
@@ -148,30 +144,34 @@ def _proved(run: Recording, story: Story, longest: tuple[int, ...]) -> Finding:
             "served": story.served.step,
         },
     }
-    facts = [
-        (f"{LEAVES} ended", _count(story.hole, "the hole")),
-        ("taken meanwhile", _count(meanwhile, "by the survivors")),
-        (f"free before {ARRIVES}", _count(story.free)),
-        ("longest run", _count(longest, "measured, not assumed")),
-        (f"{ARRIVES} took", _count(table, f"in this order by the policy {policy}")),
-        ("  from the hole", _count(reused)),
-        ("  from elsewhere", _count(fresh)),
-        ("nobody moved", f"{len(story.before.running()):>3}  survivors kept the blocks they had"),
-        ("its output", f"{len(output):>3}  tokens, the same as alone in the pool"),
-    ]
     return Finding(
         Verdict.PROVED,
         f"{ARRIVES} took {len(table)} blocks where at most {len(longest)} lay side by side.",
         f"{run.steps} steps, {run.usable:,} usable blocks, {len(run.requests)} requests",
-        tuple(facts),
+        _facts(evidence),
         evidence,
         _exhibits(story),
     )
 
 
+def _facts(evidence: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return (
+        (f"{LEAVES} ended", _count(evidence["hole"], "the hole")),
+        ("taken meanwhile", _count(evidence["taken_meanwhile"], "by the survivors")),
+        (f"free before {ARRIVES}", _count(evidence["free"])),
+        ("longest run", _count(evidence["longest_run"], "measured, not assumed")),
+        (f"{ARRIVES} took", _count(evidence["table"])),
+        ("  from the hole", _count(evidence["reused"])),
+        ("  from elsewhere", _count(evidence["fresh"])),
+        ("  in this order", f"    by the policy {evidence['reuse_policy']}, which is no part of the claim"),
+        ("nobody moved", f"{len(evidence['survivors']):>3} requests kept the blocks they had"),
+        ("its output", f"{len(evidence['output']):>3} tokens, the same as alone in the pool"),
+    )
+
+
 def _count(blocks: Iterable[int], comment: str = "") -> str:
     ids = list(blocks)
-    text = f"{len(ids):>3}  {runs(ids)}"
+    text = f"{len(ids):>3} blocks: {runs(ids)}"
     return f"{text}  ({comment})" if comment else text
 
 

@@ -147,14 +147,14 @@ def _proved(run: Recording, source: tuple[int, ...], live: Hit, revival: Hit) ->
         ("in common", f"{_equal(run, live)} tokens, {len(live.blocks)} whole blocks of {run.block_size} among them"),
         (FIRST, f"table {runs(source)}"),
         *_facts(run, live, "owners 1 -> 2 while both live"),
-        *_facts(run, revival, "owners 0 -> 1, revived from the cache"),
+        *_facts(run, revival, "owners 0 -> 1, back to life"),
         ("the answers", f"{' + '.join(map(str, outputs.values()))} output tokens, the same without the cache"),
     ]
     return Finding(
         Verdict.PROVED,
         f"{len(live.blocks)} blocks had two live owners, {len(revival.blocks)} came back to life, "
         f"and {saved} tokens were not computed again.",
-        f"{run.steps} steps, {run.usable:,} usable blocks, {len(run.requests)} requests, each run with and without",
+        f"{run.steps} steps, {run.usable:,} usable blocks, {len(run.requests)} requests, with the cache and without",
         tuple(facts),
         evidence,
         (

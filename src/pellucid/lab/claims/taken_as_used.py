@@ -67,7 +67,7 @@ def _proved(run: Recording, peak: Frame, reserved: int, readings: int, grown: in
     ]
     facts += [
         ("at the peak", f"{len(running)} requests held {held} of {run.usable:,} blocks"),
-        ("", f"reserving max_model_len={run.about.max_model_len} for each takes {reserved * len(running):,}"),
+        ("", f"reserving max_model_len={run.about.max_model_len} for each would take {reserved * len(running):,}"),
         ("while decoding", f"tables grew {grown} times, one block at a time"),
     ]
     return Finding(
