@@ -48,6 +48,10 @@ class ModelError(PellucidError):
     """A model cannot be had, read or run: missing, corrupt, truncated or unsupported."""
 
 
+class ModelNotFound(ModelError):
+    """There is no such model within reach: no such file, folder or name, and no network that gives it."""
+
+
 class InvariantViolation(PellucidError):
     """A checker found the block accounting in a state that must never exist."""
 

@@ -24,7 +24,8 @@ def drain(llm: LLM) -> dict[str, list[int]]:
 def test_generate_returns_outputs_in_the_order_of_the_prompts(engine: Make) -> None:
     llm = engine()
     prompts = ["one", [1, 2, 3], {"prompt": "three"}, {"prompt_token_ids": [4, 5]}]
-    outputs = llm.generate(prompts, [SamplingParams(temperature=0, max_tokens=n, ignore_eos=True) for n in (9, 3, 5, 1)])
+    params = [SamplingParams(temperature=0, max_tokens=n, ignore_eos=True) for n in (9, 3, 5, 1)]
+    outputs = llm.generate(prompts, params)
     assert [len(output.outputs[0].token_ids) for output in outputs] == [9, 3, 5, 1]
     assert [output.prompt for output in outputs] == ["one", None, "three", None]
     assert outputs[1].prompt_token_ids == [1, 2, 3]
@@ -156,7 +157,9 @@ def test_two_live_requests_may_not_share_a_name_and_a_finished_one_may_be_follow
         ({"prompt": "a", "image": 1}, GREEDY, "no field 'image'"),
     ],
 )
-def test_refusals_name_the_numbers_and_harm_nobody(engine: Make, prompt: object, sampling: SamplingParams, words: str) -> None:
+def test_refusals_name_the_numbers_and_harm_nobody(
+    engine: Make, prompt: object, sampling: SamplingParams, words: str
+) -> None:
     expected = engine().generate([[7, 8]], GREEDY)[0].outputs[0].token_ids
     llm = engine(max_model_len=64)
     llm.add_request("healthy", [7, 8], GREEDY)
@@ -230,8 +233,8 @@ def test_stop_tokens_minimum_and_end_token(engine: Make) -> None:
     free = llm.generate([[3, 1, 4]], SamplingParams(temperature=0, max_tokens=12, ignore_eos=True))[0].outputs[0]
     stop = free.token_ids[2]
     cut = free.token_ids.index(stop) + 1
-    ended = llm.generate([[3, 1, 4]], SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, stop_token_ids=(stop,)))
-    completion = ended[0].outputs[0]
+    stopping = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, stop_token_ids=(stop,))
+    completion = llm.generate([[3, 1, 4]], stopping)[0].outputs[0]
     assert completion.token_ids == free.token_ids[:cut]
     assert (completion.finish_reason, completion.stop_reason) == ("stop", stop)
     params = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, stop_token_ids=(stop,), min_tokens=cut + 3)

@@ -6,7 +6,6 @@ name the invariant after. The faults of the past (I4, I5, I8, I10) are planted i
 
 from __future__ import annotations
 
-
 import pytest
 
 from pellucid.engine.config import SchedulerConfig
@@ -241,10 +240,7 @@ def test_i12_an_act_that_was_not_recorded(forget: type) -> None:
     bench.kv.journal.append = lambda act: None if isinstance(act, forget) else keep(act)
     bench.add("c", PROMPT, max_tokens=1)
     bench.core.step()
-    try:
-        assert "I12" in bench.broken()
-    except (InvariantViolation, Exception) as error:
-        assert isinstance(error, LookupError | ValueError), error  # the fold cannot even be made
+    assert "I12" in bench.broken()
 
 
 def test_i12_reports_the_field_that_differs() -> None:
@@ -290,7 +286,7 @@ def test_require_raises_the_first_violation() -> None:
     bench = Bench()
     bench.auditor.require()
     bench.kv.pool.taken += 1
-    with pytest.raises(InvariantViolation, match="I9 .*taken"):
+    with pytest.raises(InvariantViolation, match=r"I9 .*taken"):
         bench.auditor.require()
 
 
@@ -300,5 +296,3 @@ def test_every_invariant_has_a_fault_here() -> None:
     names = [name for name in vars(sys.modules[__name__]) if name.startswith("test_i")]
     for invariant in INVARIANTS:
         assert any(name.startswith(f"test_{invariant.lower()}_") for name in names), invariant
-
-

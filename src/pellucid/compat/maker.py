@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pellucid.compat import options
 from pellucid.compat.engine import Engine
 from pellucid.compat.notes import Notes
 from pellucid.engine.options import DEFAULT_MODEL
-from pellucid.errors import ModelError
+from pellucid.errors import ModelNotFound
 
 
 class EngineMaker:
@@ -41,25 +40,9 @@ class EngineMaker:
         if model not in self._absent:
             try:
                 return Engine(model, model, **ours)
-            except ModelError as error:
-                if model == DEFAULT_MODEL or is_here(model):
-                    raise
+            except ModelNotFound as error:
                 self._absent.add(model)
                 self._notes.say(str(error))
         self._notes.say(f"{DEFAULT_MODEL} takes the place of the script's {model} (--model names another).")
         return Engine(DEFAULT_MODEL, model, **ours)
 
-
-def is_here(model: str) -> bool:
-    """Whether ``model`` is a path or a hub id with its configuration on this machine.
-
-    Then what is wrong with it must be told, not passed over.
-    """
-    if Path(model).expanduser().exists():
-        return True
-    from huggingface_hub import try_to_load_from_cache  # takes a while to import
-
-    try:
-        return isinstance(try_to_load_from_cache(model, "config.json"), str)
-    except ValueError:  # not the form of a hub id
-        return False

@@ -193,9 +193,12 @@ class Auditor:
 
     def _follow(self) -> Iterator[Violation]:
         for act in self._kv.journal.since(self._read):
-            self._fold.apply(act)
-            for fault in self._trail.follow(act):
-                yield Violation(*fault)
+            try:
+                self._fold.apply(act)
+                for fault in self._trail.follow(act):
+                    yield Violation(*fault)
+            except (LookupError, ValueError) as error:  # an act that cannot follow the ones before it
+                yield Violation("I12", f"{act} cannot be folded ({error!r}).", ())
         self._read = len(self._kv.journal)
 
     def _check_memory(self) -> Iterator[Violation]:

@@ -20,7 +20,7 @@ OPTIONS: tuple[tuple[str, type, str], ...] = (
     (
         "num-gpu-blocks-override",
         int,
-        "blocks in the pool, the reserved one included (a small pool, so that you see re-use)",
+        "blocks in the pool, the reserved one included (80 of 16 tokens: few, so that you see re-use)",
     ),
     ("max-model-len", int, "the longest request, in tokens"),
     ("max-num-batched-tokens", int, "tokens per step (2048)"),
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", default="smollm2-135m", help="smollm2-135m, tiny, a folder, a .gguf file or a hub id"
     )
     for name, kind, text in OPTIONS:
-        parser.add_argument(f"--{name}", type=kind, help=text)
+        parser.add_argument(f"--{name}", type=kind, metavar="N" if kind is int else "NAME", help=text)
     parser.add_argument("--async-scheduling", action="store_true", help="plan each step before the last one is back")
     parser.add_argument("--json", action="store_true", help="one JSON object with all the evidence")
 

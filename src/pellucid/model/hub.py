@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pellucid.errors import ModelError
+from pellucid.errors import ModelError, ModelNotFound
 from pellucid.model.folder import FolderCheckpoint
 
 _SETTINGS = ["*.json", "chat_template.jinja"]
@@ -14,9 +14,9 @@ _TIMEOUT_S = 5.0
 def checkpoint(hub_id: str, *, with_weights: bool) -> FolderCheckpoint:
     """The model ``hub_id`` (``organisation/name``); its weights are downloaded only if they are wanted.
 
-    Raises `ModelError` in one sentence if it is neither in the local cache nor to be had.
+    Raises `ModelNotFound` in one sentence if it is neither in the local cache nor to be had.
     """
-    from huggingface_hub import snapshot_download  # takes a while to import, and most models are local
+    from huggingface_hub import HfApi, snapshot_download  # takes a while to import, and most models are local
 
     wanted = [*_SETTINGS, "*.safetensors"] if with_weights else _SETTINGS
     try:
@@ -25,10 +25,11 @@ def checkpoint(hub_id: str, *, with_weights: bool) -> FolderCheckpoint:
     except (OSError, ModelError, ValueError):
         pass  # not there, or only a part of it
     try:
+        HfApi().model_info(hub_id, timeout=_TIMEOUT_S)  # a hub that never answers must not hold us up
         folder = snapshot_download(hub_id, allow_patterns=wanted, etag_timeout=_TIMEOUT_S)
     except Exception as error:  # the client lets through whatever its HTTP library raises
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(
+        raise ModelNotFound(
             f"The model {hub_id!r} is not in the local Hugging Face cache and the hub did not give it ({reason}); "
             "check the name and the network, or use a local folder, a .gguf file, smollm2-135m or tiny."
         ) from None

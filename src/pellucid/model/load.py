@@ -9,7 +9,7 @@ from typing import Protocol
 
 import torch
 
-from pellucid.errors import ConfigError, ModelError
+from pellucid.errors import ConfigError, ModelError, ModelNotFound
 from pellucid.model import hub, smollm2, tiny
 from pellucid.model.config import ModelConfig
 from pellucid.model.folder import FolderCheckpoint
@@ -61,7 +61,7 @@ def find(spec: str, *, load_format: str = "auto", seed: int = 0) -> Checkpoint:
     """The checkpoint that ``spec`` names: ``smollm2-135m``, ``tiny``, a folder, a .gguf file or a hub id.
 
     Reads configuration only, so a KV pool can be sized before any weight is loaded.
-    Raises `ModelError` if there is no such model or it cannot be run.
+    Raises `ModelNotFound` if there is no such model, `ModelError` if it cannot be run.
     """
     if spec == smollm2.NAME:
         return GGUFCheckpoint(smollm2.locate(), name=spec)
@@ -75,10 +75,10 @@ def find(spec: str, *, load_format: str = "auto", seed: int = 0) -> Checkpoint:
     if path.is_file():
         raise ModelError(f"The file {spec} is not a .gguf file; {FORMS}.")
     if path.suffix == ".gguf" or spec.startswith(("/", "./", "../", "~")):
-        raise ModelError(f"There is no file or folder {spec}; {FORMS}.")
+        raise ModelNotFound(f"There is no file or folder {spec}; {FORMS}.")
     if re.fullmatch(r"[\w.-]+/[\w.-]+", spec):
         return hub.checkpoint(spec, with_weights=load_format != "dummy")
-    raise ModelError(f"{spec!r} is not a model that can be found; {FORMS}.")
+    raise ModelNotFound(f"{spec!r} is not a model that can be found; {FORMS}.")
 
 
 def load(
