@@ -7,7 +7,7 @@ from typing import Any
 
 from pellucid.compat.notes import Notes, whereabouts
 from pellucid.compat.record import EngineRecord
-from pellucid.kv.reader import PoolMemory
+from pellucid.kv.memory import PoolMemory
 
 LLM = """
 from vllm import LLM, SamplingParams

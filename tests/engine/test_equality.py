@@ -13,7 +13,6 @@ import pytest
 
 from pellucid import LLM, SamplingParams
 from pellucid.kv.acts import Preempt
-from pellucid.kv.invariants import Auditor
 
 Make = Callable[..., LLM]
 
@@ -36,7 +35,7 @@ def alone(make: Make, prompt: list[int], sampling: SamplingParams) -> list[int]:
 
 def run(llm: LLM, asked: list[list[int]], params: list[SamplingParams], batch: int) -> list[list[int]]:
     """At most ``batch`` requests in the engine at once; every invariant is checked at every step."""
-    auditor = Auditor(llm._core.scheduler.kv, llm.kv.memory)
+    auditor = llm.kv.auditor()
     tokens: dict[str, list[int]] = {}
     waiting = list(enumerate(zip(asked, params, strict=True)))
     live = 0

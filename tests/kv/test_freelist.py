@@ -60,7 +60,7 @@ def test_remove_from_front_middle_and_back() -> None:
 
 
 @examples(150)
-@given(st.lists(st.tuples(st.sampled_from("append prepend take remove".split()), st.integers(0, 9)), max_size=40))
+@given(st.lists(st.tuples(st.sampled_from(["append", "prepend", "take", "remove"]), st.integers(0, 9)), max_size=40))
 def test_any_sequence_of_operations_is_that_of_a_list(operations: list[tuple[str, int]]) -> None:
     free, plain, made = FreeList(), list[Block](), 0
     for operation, number in operations:

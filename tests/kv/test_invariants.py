@@ -15,7 +15,7 @@ from pellucid.errors import InvariantViolation
 from pellucid.kv import KVManager, acts, first_difference
 from pellucid.kv.block import Content
 from pellucid.kv.invariants import INVARIANTS, Auditor
-from pellucid.kv.reader import PoolMemory
+from pellucid.kv.memory import PoolMemory
 from pellucid.plan import Request, SamplingParams
 from pellucid.runtime.forced import ForcedRunner
 

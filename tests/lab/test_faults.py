@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from lab import faults
 from lab.faults import Recordings
 from pellucid.kv.acts import Launch, Take
-from pellucid.kv.reader import PoolMemory
+from pellucid.kv.memory import PoolMemory
 from pellucid.kv.table import RequestStatus
 from pellucid.lab.claims import CLAIMS
 from pellucid.lab.proof import Verdict

@@ -10,7 +10,7 @@ import pytest
 
 from pellucid.kv.acts import AnyAct
 from pellucid.kv.invariants import Violation
-from pellucid.kv.reader import PoolMemory
+from pellucid.kv.memory import PoolMemory
 from pellucid.kv.snapshot import Snapshot
 from pellucid.lab import CLAIMS, Laboratory, Subject, Verdict
 from pellucid.lab.claims.holes import longest_run

@@ -10,7 +10,7 @@ from pellucid.engine.live import LiveRequest
 from pellucid.engine.llm import LLM
 from pellucid.engine.output import RequestOutput
 from pellucid.engine.scheduler import Scheduler
-from pellucid.kv.reader import PoolMemory
+from pellucid.kv.memory import PoolMemory
 
 
 class Engine(LLM):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pellucid.kv.reader import PoolMemory
+from pellucid.kv.memory import PoolMemory
 
 
 class EngineRecord:

@@ -11,7 +11,8 @@ from pellucid.engine.memory import PoolSize, pool_size
 from pellucid.engine.options import EngineOptions
 from pellucid.engine.scheduler import Scheduler
 from pellucid.kv.manager import KVManager
-from pellucid.kv.reader import KVReader, PoolMemory
+from pellucid.kv.memory import PoolMemory
+from pellucid.kv.reader import KVReader
 from pellucid.log import say
 from pellucid.model import LoadedModel, Tokenizer, find, load, parse_device, parse_dtype
 from pellucid.runtime.runner import Runner

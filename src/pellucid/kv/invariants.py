@@ -16,7 +16,7 @@ from pellucid.kv.block import RESERVED_BLOCK, BlockState
 from pellucid.kv.fold import Fold
 from pellucid.kv.identity import ROOT, identity
 from pellucid.kv.manager import KVManager
-from pellucid.kv.reader import PoolMemory
+from pellucid.kv.memory import PoolMemory
 from pellucid.kv.snapshot import Snapshot
 from pellucid.kv.trail import Trail
 

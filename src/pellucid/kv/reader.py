@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from pellucid.kv.explain import Explanation
+from pellucid.kv.invariants import Auditor
 from pellucid.kv.journal import Journal
 from pellucid.kv.manager import KVManager
+from pellucid.kv.memory import PoolMemory
 from pellucid.kv.snapshot import Snapshot
-
-
-class PoolMemory(NamedTuple):
-    """Where the bytes of the pool are, and how many."""
-
-    address: int
-    nbytes: int
 
 
 class KVReader:
@@ -52,6 +46,10 @@ class KVReader:
     def explain(self, name: str) -> Explanation:
         """Why the request's last admission hit what it hit; finished requests can still be asked about."""
         return self._manager.explain(name)
+
+    def auditor(self) -> Auditor:
+        """A checker of every invariant from now on; call its ``check()`` after each step."""
+        return Auditor(self._manager, self.memory)
 
     def memory(self) -> PoolMemory | None:
         """Address and size of the pool as its tensor says now; None where there is no memory."""

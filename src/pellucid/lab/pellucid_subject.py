@@ -7,8 +7,8 @@ from typing import Any
 
 from pellucid import LLM, SamplingParams, __version__
 from pellucid.kv.acts import AnyAct
-from pellucid.kv.invariants import Auditor, Violation
-from pellucid.kv.reader import PoolMemory
+from pellucid.kv.invariants import Violation
+from pellucid.kv.memory import PoolMemory
 from pellucid.kv.snapshot import Snapshot
 from pellucid.lab.subject import About, Output
 from pellucid.model import LoadedModel
@@ -20,7 +20,7 @@ class PellucidSubject:
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
         self.about = _about(llm)
-        self._auditor = Auditor(llm._core.scheduler.kv, llm.kv.memory)
+        self._auditor = llm.kv.auditor()
 
     def add_request(self, name: str, prompt: Sequence[int], max_tokens: int) -> None:
         self.llm.add_request(name, prompt, SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True))

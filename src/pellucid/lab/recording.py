@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from pellucid.kv.acts import AnyAct
-from pellucid.kv.reader import PoolMemory
+from pellucid.kv.memory import PoolMemory
 from pellucid.kv.snapshot import RequestView, Snapshot
 from pellucid.kv.table import RequestStatus
 from pellucid.lab.subject import About, Output

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pellucid.kv.acts import AnyAct
 from pellucid.kv.invariants import Violation
-from pellucid.kv.reader import PoolMemory
+from pellucid.kv.memory import PoolMemory
 from pellucid.kv.snapshot import Snapshot
 
 
