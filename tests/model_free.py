@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from pellucid.engine.config import SchedulerConfig
 from pellucid.engine.core import EngineCore
@@ -44,6 +44,7 @@ def examples(count: int, steps: int = 50) -> settings:
         deadline=None,
         print_blob=True,
         report_multiple_bugs=False,
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
 

@@ -45,7 +45,8 @@ class Explanation(Struct, frozen=True):
             case MissReason.EVICTED:
                 return f"{where} {be} evicted at step {miss.step} for {miss.by}"
             case MissReason.SHORT:
-                return f"the last {miss.tokens} tokens are shorter than a block of {self.block_size}"
+                rest = "token is" if miss.tokens == 1 else f"{miss.tokens} tokens are"
+                return f"the last {rest} shorter than a block of {self.block_size}"
             case MissReason.LAST_BLOCK:
                 return f"{where} {be} there, but at least one token must be computed"
             case MissReason.NAMESPACE:
