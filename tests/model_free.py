@@ -202,6 +202,7 @@ class Bench:
         self.forced: dict[str, list[int]] = {}
         self.memory = SlotMemory(block_size, self.token)
         self.core = EngineCore(self.scheduler, self.memory, asynchronous=asynchronous)
+        self.names: dict[int, str] = {}
         self.outputs: dict[int, list[int]] = {}
         self.expected: dict[int, list[int]] = {}
         self.auditor = Auditor(self.kv)
@@ -248,6 +249,7 @@ class Bench:
         sequence = self.scheduler.add(request)
         self.memory.spaces[sequence.handle] = ("space", salt, adapter)
         self.forced[name] = output or []
+        self.names[sequence.handle] = name
         self.outputs[sequence.handle] = []
         self.expected[sequence.handle] = self._expect(request)
         self.check()

@@ -17,12 +17,7 @@ A, B, C = range(10, 20), range(20, 30), range(30, 40)
 def planned(bench: Bench) -> dict[str, int]:
     """The tokens that the last plan computes, by request, in the order of its rows."""
     plan = bench.memory.plans[-1]
-    handles = {sequence.handle: sequence.name for sequence in everybody(bench)}
-    return {handles[handle]: count for handle, count in zip(plan.handles, plan.counts, strict=True)}
-
-
-def everybody(bench: Bench) -> Iterable:
-    return [*bench.scheduler.running, *bench.scheduler.waiting]
+    return {bench.names[handle]: count for handle, count in zip(plan.handles, plan.counts, strict=True)}
 
 
 def names(sequences: Iterable) -> list[str]:
@@ -101,12 +96,14 @@ def test_a_chunked_prompt_is_admitted_only_with_room_for_the_whole() -> None:
 
 
 def test_the_watermark_holds_while_anything_runs() -> None:
-    bench = Bench(num_blocks=10, watermark=0.3)  # leaves 3 of 9 free
-    bench.add("a", A[:8], 5)
-    bench.add("b", B[:8], 5)
-    bench.add("c", C[:8], 5)
-    bench.step()
-    assert names(bench.scheduler.running) == ["a", "b"]  # 9 - 4 leaves 5; c needs 2 and 3 spare: fits exactly
+    bench = Bench(num_blocks=10, watermark=0.3)  # admission leaves 3 blocks
+    for name, prompt in (("a", A[:8]), ("b", B[:8]), ("c", C[:8]), ("d", [1])):
+        bench.add(name, prompt, 1)
+    plan = bench.launch()
+    assert [bench.names[handle] for handle in plan.handles] == ["a", "b", "c"]
+    assert bench.snapshot.pool.reclaimable == 3
+    bench.collect()
+    bench.drain()
 
 
 def test_the_watermark_does_not_hold_for_the_first() -> None:
@@ -210,16 +207,11 @@ def test_a_victim_waits_by_its_priority() -> None:
 
 
 def test_a_fenced_block_on_its_way_is_waited_for() -> None:
-    """One step ahead, a victim's only block is fenced. Pre-empting everybody, the first one included, gains nothing."""
+    """One step ahead, a victim's only block is fenced: pre-empting one after the other, the first included, gains nothing."""
     bench = Bench(num_blocks=4, enable_prefix_caching=False, asynchronous=True)
-    for name, prompt in (("a", A[:4]), ("b", B[:4]), ("c", C[:4])):
-        bench.add(name, prompt, 4)
-    for _ in range(6):
-        bench.step()
-        assert bench.snapshot.request("a").preemptions == 0
-        if bench.scheduler.running and bench.scheduler.running[0].name != "a":
-            break
+    a, b, c = (bench.add(name, prompt, 4) for name, prompt in (("a", A[:4]), ("b", B[:4]), ("c", C[:4])))
     bench.drain()
+    assert (a.table.preemptions, b.table.preemptions, c.table.preemptions) == (0, 1, 1)
 
 
 # -- one step ahead ------------------------------------------------------------------------------------

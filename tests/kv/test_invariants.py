@@ -81,11 +81,11 @@ def test_i1_a_free_block_that_is_nowhere() -> None:
     assert bench.blocks_named("I1") == {lost.id}
 
 
-def test_i1_an_owner_of_the_reserved_block_and_a_fence_on_a_held_one() -> None:
+def test_i1_an_owner_of_the_reserved_block_and_a_fence_that_nobody_will_lift() -> None:
     bench = Bench()
     bench.kv.pool.blocks[0].owners = 1
     held = bench.kv.table("a")[0]
-    bench.kv.pool.blocks[held].fence = 3
+    bench.kv.pool.blocks[held].fence = 99  # no such step is under way
     assert {0, held} <= bench.blocks_named("I1")
 
 
@@ -207,7 +207,7 @@ def test_i10_a_block_is_taken_while_a_launched_step_may_write_to_it() -> None:
     assert bench.scheduler.launched
     bench.scheduler.abort("a")
     assert bench.auditor.check() == []
-    (fenced,) = (block for block in bench.kv.pool.blocks if block.fence)
+    (fenced,) = (block for block in bench.kv.pool.blocks if block.fence and not block.owners)
     step = bench.kv.step
     bench.kv.journal.append(acts.Unfence(step, (fenced.id,)))
     assert fenced.id in bench.blocks_named("I10")

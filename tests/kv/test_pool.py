@@ -105,13 +105,29 @@ def test_written_blocks_wait_behind_the_fence() -> None:
     assert pool.lift_fence(9) == []
 
 
-def test_a_written_block_that_another_still_owns_is_not_fenced() -> None:
+def test_a_written_block_that_another_still_owns_is_held_until_that_one_leaves_and_then_fenced() -> None:
     pool = BlockPool(4)
     (block,) = pool.take(1)
     pool.share([block])
     assert pool.give_back([block], fence=3, written=frozenset({1})) == []
     assert block.state is BlockState.HELD
-    assert pool.lift_fence(3) == []
+    assert pool.give_back([block]) == [block]
+    assert block.state is BlockState.FENCED
+    assert order(pool) == [2, 3]
+    assert pool.lift_fence(3) == [block]
+    assert order(pool) == [2, 3, 1]
+
+
+def test_a_fence_that_falls_while_the_block_is_held_leaves_it_held() -> None:
+    pool = BlockPool(4)
+    (block,) = pool.take(1)
+    pool.share([block])
+    pool.give_back([block], fence=3, written=frozenset({1}))
+    pool.lift_fence(3)
+    assert block.state is BlockState.HELD
+    assert order(pool) == [2, 3]
+    assert pool.give_back([block]) == []
+    assert order(pool) == [2, 3, 1]
 
 
 def test_two_requests_behind_one_fence() -> None:

@@ -129,7 +129,7 @@ class Commit(Act, frozen=True, gc=False):
 class Return(Act, frozen=True, gc=False):
     """``request`` gave up its whole table, ``blocks`` last first.
 
-    ``fenced`` of them stay out of use until step ``fence`` is committed.
+    Launched steps up to ``fence`` may still write to ``fenced`` of them, which stay out of use so long.
     """
 
     request: str
@@ -139,7 +139,7 @@ class Return(Act, frozen=True, gc=False):
 
 
 class Unfence(Act, frozen=True, gc=False):
-    """The step that could still write to ``blocks`` is committed: they are reclaimable now."""
+    """The step that could still write to ``blocks`` is committed: those without an owner are reclaimable."""
 
     blocks: tuple[int, ...]
 

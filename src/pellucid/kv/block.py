@@ -39,7 +39,7 @@ class Block:
 
     ``prev`` and ``next`` chain the block into a `FreeList` while nobody owns it; being part of the
     block itself they make removal from the middle O(1) without any allocation.
-    ``fence`` is the launched step that may still write to an ownerless block, 0 if none.
+    ``fence`` is the launched step that may still write to a block whose writer has left, 0 if none.
     """
 
     __slots__ = ("content", "fence", "id", "next", "owners", "prev")

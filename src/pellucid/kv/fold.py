@@ -90,13 +90,15 @@ class Fold:
         self._evictions = base.evictions
 
     def apply(self, act: acts.AnyAct) -> None:
-        """Take one act into account. Raises `JournalError` for a request that the journal never opened."""
+        """Take one act into account. Raises `JournalError` for one that cannot follow those before it."""
         self.step = act.step
         self.acts += 1
         try:
             _APPLY[type(act)](self, act)
         except KeyError as error:
             raise JournalError(f"act {self.acts} ({act}) names {error}, which no earlier act opened.") from error
+        except (IndexError, ValueError) as error:
+            raise JournalError(f"act {self.acts} ({act}) cannot follow the acts before it ({error}).") from error
 
     def snapshot(self) -> Snapshot:
         base = self._base.pool
@@ -183,8 +185,7 @@ class Fold:
             self._owners[block] -= 1
         for block in act.fenced:
             self._fences[block] = act.fence
-        fenced = set(act.fenced)
-        self._order.put((b for b in act.blocks if not self._owners[b] and b not in fenced), self._identities)
+        self._order.put((b for b in act.blocks if not self._owners[b] and not self._fences[b]), self._identities)
         request = self._requests[act.request]
         request.blocks = []
         request.slots = 0
@@ -193,7 +194,7 @@ class Fold:
     def _unfence(self, act: acts.Unfence) -> None:
         for block in act.blocks:
             self._fences[block] = 0
-        self._order.put(act.blocks, self._identities)
+        self._order.put((block for block in act.blocks if not self._owners[block]), self._identities)
 
     def _preempt(self, act: acts.Preempt) -> None:
         request = self._requests[act.request]

@@ -60,8 +60,9 @@ def check_states(snapshot: Snapshot) -> Iterator[Violation]:
                 yield Violation("I1", message, (block,))
             if pool.owners[block] < 0 or (block == RESERVED_BLOCK and pool.owners[block]):
                 yield Violation("I1", f"block {block} ({state}) has {pool.owners[block]} owners.", (block,))
-            if pool.owners[block] and pool.fences[block]:
-                yield Violation("I1", f"block {block} is held and fenced at once.", (block,))
+            if pool.fences[block] and pool.fences[block] not in snapshot.launched:
+                message = f"block {block} waits for step {pool.fences[block]}, which is not under way."
+                yield Violation("I1", message, (block,))
 
 
 def check_owners(snapshot: Snapshot) -> Iterator[Violation]:

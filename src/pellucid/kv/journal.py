@@ -24,11 +24,12 @@ Show = Callable[[bytes], bytes]
 
 
 class Header(Struct, frozen=True, kw_only=True):
-    """The first line of a journal file: ``base`` is the snapshot from which the acts fold."""
+    """The first line of a journal file: how many acts follow, and the snapshot from which they fold."""
 
     format: str = "pellucid.journal"
     version: int = VERSION
     base: Snapshot
+    acts: int
     shows_identities: bool = False
 
 
@@ -105,7 +106,7 @@ class Journal:
         stays equal within the file and nothing more is told.
         """
         show: Show = (lambda value: value) if show_identities else _Veil()
-        header = Header(base=_veil_snapshot(self.base, show), shows_identities=show_identities)
+        header = Header(base=_veil_snapshot(self.base, show), acts=len(self._acts), shows_identities=show_identities)
         encode = msgspec.json.Encoder().encode
         with Path(path).open("wb") as file:
             file.write(encode(header) + b"\n")
@@ -116,13 +117,16 @@ class Journal:
     def load(cls, path: str | Path) -> Journal:
         """Read what `save` wrote. Raises `JournalError` naming the line that is damaged."""
         with Path(path).open("rb") as file:
-            journal = cls(_read_header(path, file.readline()).base)
+            header = _read_header(path, file.readline())
+            journal = cls(header.base)
             decoder = msgspec.json.Decoder(AnyAct)
             for number, line in enumerate(file, start=2):
                 try:
                     journal.append(decoder.decode(line))
                 except msgspec.MsgspecError as error:
                     raise JournalError(f"{path}, line {number} is no act ({error}); the file is damaged.") from error
+        if len(journal._acts) != header.acts:
+            raise JournalError(f"{path} holds {len(journal._acts)} of its {header.acts} acts; the file is damaged.")
         return journal
 
 
@@ -130,7 +134,11 @@ def first_difference(left: Journal, right: Journal) -> str | None:
     """None if two journals tell the same story (invariant I13), else where they part and how."""
     if _geometry(left.base) != _geometry(right.base):
         return f"the pools differ: {_geometry(left.base)} and {_geometry(right.base)}."
-    for number, (mine, yours) in enumerate(zip(left, right, strict=False), start=left.folded + 1):
+    start = max(left.folded, right.folded)
+    if start > min(len(left), len(right)) or left.fold(start) != right.fold(start):
+        return f"they differ before act {start + 1}, in acts that one of them has folded away."
+    pairs = zip(left.since(start), right.since(start), strict=False)
+    for number, (mine, yours) in enumerate(pairs, start=start + 1):
         if mine != yours:
             return f"act {number} differs: {mine} and {yours}."
     if len(left) != len(right):

@@ -299,7 +299,7 @@ class KVManager:
             written = frozenset(block.id for block in table.blocks[first:last])
         held_back = self.pool.give_back(blocks, fence, written)
         ids = tuple([block.id for block in blocks])
-        self.journal.append(acts.Return(self.step, table.name, ids, tuple(b.id for b in held_back), fence))
+        self.journal.append(acts.Return(self.step, table.name, ids, tuple([i for i in ids if i in written]), fence))
         # A fenced block would join the order of re-use behind its parents and outlive them there (I7).
         self._unpublish(table, [block for block in held_back if block.content is not None])
         table.blocks = []

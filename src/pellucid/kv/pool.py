@@ -56,32 +56,29 @@ class BlockPool:
     def give_back(self, blocks: Sequence[Block], fence: int = 0, written: frozenset[int] = frozenset()) -> list[Block]:
         """Drop one owner of each block; ``blocks`` come last of their table first.
 
-        Of those left without an owner, the ones whose id is in ``written`` stay fenced until step
-        ``fence`` is committed, and are returned; the others are reclaimable at once.
+        Launched steps up to ``fence`` may still write to the blocks whose id is in ``written``: without
+        an owner, these stay out of use until that step is committed. Those that do are returned (a
+        block whose writer has left may be among them later, when the last of its readers leaves).
         """
-        ownerless = []
+        ownerless: list[Block] = []
+        held_back: list[Block] = []
         for block in blocks:
+            if block.id in written:
+                block.fence = fence
+                self.fenced.setdefault(fence, []).append(block)
             block.owners -= 1
             if block.owners == 0:
-                ownerless.append(block)
+                (held_back if block.fence else ownerless).append(block)
         self.returned += len(blocks)
-        held_back: list[Block] = []
-        if written:
-            held_back = [block for block in ownerless if block.id in written]
-            ownerless = [block for block in ownerless if block.id not in written]
-            for block in held_back:
-                block.fence = fence
-            self.fenced.setdefault(fence, []).extend(held_back)
         self.reclaimable.put(ownerless)
         return held_back
 
     def lift_fence(self, step: int) -> list[Block]:
-        """Step ``step`` has been committed: its fenced blocks become reclaimable, and are returned."""
+        """Step ``step`` has been committed: nothing can write any more to the blocks returned here."""
         blocks = self.fenced.pop(step, [])
         for block in blocks:
             block.fence = 0
-        if blocks:
-            self.reclaimable.put(blocks)
+        self.reclaimable.put([block for block in blocks if block.owners == 0])
         return blocks
 
     def publish(self, block: Block, content: Content) -> None:

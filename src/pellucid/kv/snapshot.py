@@ -17,7 +17,7 @@ from pellucid.kv.table import RequestStatus
 
 
 class BlockView(NamedTuple):
-    """One block of a snapshot. ``requests`` are its owners' names, ``fence`` the step it waits for."""
+    """One block of a snapshot. ``requests`` are its owners' names, ``fence`` the step that may still write to it."""
 
     id: int
     state: BlockState
@@ -47,6 +47,7 @@ class RequestView(Struct, frozen=True):
 class PoolView(Struct, frozen=True):
     """One pool, in columns: entry ``i`` of each belongs to block ``i``.
 
+    ``fences`` holds the launched step that may still write to a block whose writer has left, 0 if none.
     ``reuse_order`` are the reclaimable blocks, the next one to be given out first. ``usable`` is
     what requests can ever hold (``total`` less the reserved block 0).
     """
