@@ -29,8 +29,8 @@ class PlainKV:
         self.order = list(range(1, num_blocks))
         self.owners = dict.fromkeys(range(num_blocks), 0)
         self.found: dict[int, Prefix] = {}  # in order of publication: the oldest of equal ones comes first
-        self.fenced: dict[int, list[int]] = {}
-        self.writing: dict[int, set[int]] = {}  # launched step -> the blocks it writes
+        self.fenced: dict[int, list[int]] = {}  # launched step -> blocks it writes for requests that have left
+        self.writing: dict[int, dict[str, set[int]]] = {}  # launched step -> request -> the blocks it writes
         self.tables: dict[str, PlainTable] = {}
 
     # -- the prefix index --------------------------------------------------------------------------
@@ -93,27 +93,33 @@ class PlainKV:
             unused = [block for block in self.order if block not in self.found]
             self.order = unused + free + kept + cached
 
-    def give_back(self, table: PlainTable) -> None:
-        returned, held_back = [], []
+    def fences(self) -> dict[int, int]:
+        return {block: step for step, blocks in self.fenced.items() for block in blocks}
+
+    def give_back(self, name: str) -> None:
+        table, returned = self.tables[name], []
         for block in reversed(table.blocks):
+            for step, rows in self.writing.items():
+                if block in rows.get(name, ()):
+                    self.fenced.setdefault(step, []).append(block)
             self.owners[block] -= 1
-            if self.owners[block]:
-                continue
-            steps = [step for step, blocks in self.writing.items() if block in blocks]
-            if steps:
-                self.fenced.setdefault(max(steps), []).append(block)
-                held_back.append(block)
-            else:
+            if not self.owners[block]:
                 returned.append(block)
-        self.put(returned)
-        for block in held_back:
-            self.found.pop(block, None)
+        fences = self.fences()
+        self.put([block for block in returned if block not in fences])
+        for block in returned:
+            if block in fences:
+                self.found.pop(block, None)
         table.blocks, table.slots, table.published = [], 0, 0
 
-    def preempt(self, table: PlainTable) -> None:
-        for block in table.fresh:
+    def preempt(self, name: str) -> None:
+        for block in self.tables[name].fresh:
             self.found.pop(block, None)
-        self.give_back(table)
+        self.give_back(name)
+
+    def close(self, name: str) -> None:
+        self.give_back(name)
+        del self.tables[name]
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -121,11 +127,10 @@ class PlainKV:
         for table in self.tables.values():
             table.fresh = []
         self.writing[step] = {
-            self.tables[name].blocks[position // self.size]
+            name: {self.tables[name].blocks[position // self.size] for position in range(start, end)}
             for name, (start, end) in rows.items()
-            for position in range(start, end)
         }
 
     def commit(self, step: int) -> None:
         del self.writing[step]
-        self.put(self.fenced.pop(step, []))
+        self.put([block for block in self.fenced.pop(step, []) if not self.owners[block]])

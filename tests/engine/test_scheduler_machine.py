@@ -17,6 +17,7 @@ from pellucid.engine.sequence import Sequence
 from pellucid.errors import DuplicateRequest, FinishedRequest, RequestError, UnknownRequest
 from pellucid.kv import REUSE_POLICIES, acts
 from pellucid.plan import StepPlan
+from plain_ledger import PlainLedger
 
 MAX_MODEL_LEN = 20
 EOS = 7
@@ -102,6 +103,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             eos_token_ids=(EOS,),
             **options,
         )
+        self.ledger = PlainLedger(block_size)
         for draw in first:
             self._add(f"r{self.added}", draw)
 
@@ -183,6 +185,8 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert sum(plan.counts) <= config.max_num_batched_tokens
             assert len(plan.handles) == len(set(plan.handles)) <= config.max_num_seqs
         assert len(self.bench.scheduler.running) <= config.max_num_seqs
+        for act in step_acts:
+            self.ledger.follow(act, self.live.get(getattr(act, "request", "")))
         for name, sequence in list(self.live.items()):
             assert sequence.table.slots < sequence.limit
             if sequence.finish_reason is not None:
@@ -208,6 +212,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             return
         while self.bench.scheduler.launched:
             self.bench.collect()
+            self._settle([], set(), [])
         self.bench.drain()
         for name in list(self.live):
             self._finish(name)

@@ -159,7 +159,7 @@ class ManagerMachine(RuleBasedStateMachine):
             return False
         name = running[number % len(running)]
         self.kv.preempt(self.tables[name], self.tables[running[0]], self.writing(name))
-        self.plain.preempt(self.plain.tables[name])
+        self.plain.preempt(name)
         self.planned.pop(name, None)
         return True
 
@@ -203,7 +203,7 @@ class ManagerMachine(RuleBasedStateMachine):
 
     def _close(self, name: str) -> None:
         self.kv.close(self.tables.pop(name), "length", self.writing(name))
-        self.plain.give_back(self.plain.tables.pop(name))
+        self.plain.close(name)
 
     # -- what must hold ----------------------------------------------------------------------------
 
@@ -214,8 +214,9 @@ class ManagerMachine(RuleBasedStateMachine):
         assert {name: list(table.blocks) for name, table in plain.tables.items()} == {
             request.name: list(request.blocks) for request in snapshot.requests
         }
-        fences = {block: step for step, blocks in plain.fenced.items() for block in blocks}
-        assert {block: step for block, step in enumerate(snapshot.pool.fences) if step} == fences
+        assert {block: step for block, step in enumerate(snapshot.pool.fences) if step} == plain.fences()
+        for rows in plain.writing.values():
+            assert not set(snapshot.pool.reuse_order) & set().union(*rows.values())
         self._the_same_contents()
         account(self.kv)
         self.auditor.require()

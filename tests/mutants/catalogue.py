@@ -123,18 +123,24 @@ POOL = [
     Mutant(
         "kv/pool.py", "self.returned += len(blocks)", "self.returned += len(ownerless)", "shared returns do not count"
     ),
-    Mutant("kv/pool.py", "if written:", "if False:", "no fences at all"),
+    Mutant("kv/pool.py", "if block.id in written:", "if False:", "no fences at all"),
     Mutant(
         "kv/pool.py",
-        "ownerless = [block for block in ownerless if block.id not in written]",
-        "ownerless = list(ownerless)",
+        "(held_back if block.fence else ownerless).append(block)",
+        "ownerless.append(block)",
         "fenced blocks are reclaimable at once",
     ),
     Mutant(
         "kv/pool.py",
-        "self.fenced.setdefault(fence, []).extend(held_back)",
-        "self.fenced[fence] = held_back",
-        "of two requests behind one fence the first one's blocks are lost",
+        "self.fenced.setdefault(fence, []).append(block)",
+        "self.fenced[fence] = [block]",
+        "of several blocks behind one fence all but the last are lost",
+    ),
+    Mutant(
+        "kv/pool.py",
+        "self.reclaimable.put([block for block in blocks if block.owners == 0])",
+        "self.reclaimable.put(blocks)",
+        "a block that still has readers returns when its writer's fence is lifted",
     ),
     Mutant(
         "kv/pool.py",
@@ -631,7 +637,7 @@ FOLD = [
     Mutant("kv/fold.py", "self._owners[block] += 1", "self._owners[block] = 1", "a folded shared block has one owner"),
     Mutant(
         "kv/fold.py",
-        "self._order.put((b for b in act.blocks if not self._owners[b] and b not in fenced), self._identities)",
+        "self._order.put((b for b in act.blocks if not self._owners[b] and not self._fences[b]), self._identities)",
         "self._order.put((b for b in act.blocks if not self._owners[b]), self._identities)",
         "folded fenced blocks are reclaimable",
     ),
@@ -799,7 +805,7 @@ SCHEDULER = [
     ),
     Mutant(
         "engine/scheduler.py",
-        "if sequence.finish_reason is None  # ended (aborted, or stopped a step ago) while this step ran",
+        "if sequence.finish_reason is None  # else it ended (aborted, or stopped a step ago) while this step ran",
         "if True",
         "a request gets a token after its end",
     ),
@@ -809,7 +815,12 @@ SCHEDULER = [
         "elif False:",
         "a block whose last token comes late is never published",
     ),
-    Mutant("engine/scheduler.py", "if ended:", "if not ended:", "an ended request keeps running"),
+    Mutant(
+        "engine/scheduler.py",
+        "if any(update.last for update in progress):",
+        "if False:",
+        "an ended request keeps running",
+    ),
     Mutant(
         "engine/scheduler.py",
         "while row < len(self.running) and draft.budget > 0:",
@@ -923,15 +934,21 @@ SCHEDULER = [
     ),
     Mutant(
         "engine/scheduler.py",
-        "for plan, sequences in reversed(self.launched):",
         "for plan, sequences in self.launched:",
-        "fenced until the older of two steps only",
+        "for plan, sequences in list(self.launched)[:1]:",
+        "of two steps that write to a request only the older is waited for",
     ),
     Mutant(
         "engine/scheduler.py",
-        "return Writing(plan.step, plan.starts[row], plan.starts[row] + plan.counts[row])",
-        "return Writing(plan.step, plan.starts[row], plan.starts[row] + plan.counts[row] - 1)",
-        "the last written token is not fenced",
+        "start = writing.start if writing else plan.starts[row]",
+        "start = plan.starts[row]",
+        "of two steps that write to a request only the newer's blocks are fenced",
+    ),
+    Mutant(
+        "engine/scheduler.py",
+        "writing = Writing(plan.step, start, plan.starts[row] + plan.counts[row])",
+        "writing = Writing(plan.step, start, plan.starts[row] + plan.counts[row] - 1)",
+        "the last token being written is not fenced",
     ),
     Mutant(
         "engine/scheduler.py", "if length >= longest:", "if length > longest:", "a prompt of max_model_len is accepted"
