@@ -357,7 +357,7 @@ def begin(kv: KVManager, name: str, prompt: Iterable[int], slots: int | None = N
 
 
 def grow(kv: KVManager, table: BlockTable, *tokens: int) -> tuple[int, ...] | None:
-    """Append ``tokens`` and compute them in a step of their own; the ids of the blocks taken, None if there are none."""
+    """Append ``tokens`` and compute them in a step of their own; the ids taken, None if the pool is empty."""
     table.tokens.extend(tokens)
     kv.begin_step()
     slots = table.slots

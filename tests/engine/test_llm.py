@@ -153,6 +153,7 @@ def test_two_live_requests_may_not_share_a_name_and_a_finished_one_may_be_follow
         ([1, 100_000], GREEDY, r"token id 100000 in its prompt.*vocabulary of 260"),
         ([1, -1], GREEDY, r"token id -1 in its prompt"),
         ([1], SamplingParams(stop_token_ids=(99_999,)), r"token id 99999 in its stop_token_ids"),
+        ([1, 2.5], GREEDY, "not list"),
         (5, GREEDY, "not int"),
         ({"prompt": "a", "image": 1}, GREEDY, "no field 'image'"),
     ],

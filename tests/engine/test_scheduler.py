@@ -207,7 +207,7 @@ def test_a_victim_waits_by_its_priority() -> None:
 
 
 def test_a_fenced_block_on_its_way_is_waited_for() -> None:
-    """One step ahead, a victim's only block is fenced: pre-empting one after the other, the first included, gains nothing."""
+    """One step ahead, a victim's only block is fenced: pre-empting everybody, the first included, gains nothing."""
     bench = Bench(num_blocks=4, enable_prefix_caching=False, asynchronous=True)
     a, b, c = (bench.add(name, prompt, 4) for name, prompt in (("a", A[:4]), ("b", B[:4]), ("c", C[:4])))
     bench.drain()

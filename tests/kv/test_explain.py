@@ -55,9 +55,7 @@ def test_an_eviction_names_step_and_request() -> None:
     run(kv, "a", range(12))
     run(kv, "R7", range(20, 32))
     run(kv, "b", range(12))
-    assert str(kv.explain("b")) == (
-        "b: asked 12 tokens, hit 4 (step 3); blocks 1-2 were evicted at step 2 for R7."
-    )
+    assert str(kv.explain("b")) == ("b: asked 12 tokens, hit 4 (step 3); blocks 1-2 were evicted at step 2 for R7.")
 
 
 def test_another_salt() -> None:

@@ -55,7 +55,9 @@ def test_the_busy_run_is_worth_its_name() -> None:
 @pytest.mark.parametrize("policy", REUSE_POLICIES)
 @pytest.mark.parametrize("capacity", [1, 2, 7, 30, None])
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_bounded_journal_folds_from_its_base_to_the_same(policy: str, capacity: int | None, asynchronous: bool) -> None:
+def test_a_bounded_journal_folds_from_its_base_to_the_same(
+    policy: str, capacity: int | None, asynchronous: bool
+) -> None:
     bench, unbounded = busy(policy, capacity, asynchronous=asynchronous), busy(policy, asynchronous=asynchronous)
     assert bench.kv.journal.fold() == bench.snapshot == unbounded.snapshot
     assert len(bench.kv.journal) == len(unbounded.kv.journal)
@@ -109,7 +111,7 @@ def test_a_journal_of_no_acts_is_refused() -> None:
 def test_an_act_about_nobody_is_named() -> None:
     kv = KVManager(9, 4)
     kv.journal.append(acts.Admit(1, "ghost", 0))
-    with pytest.raises(JournalError, match="act 1 .* names 'ghost', which no earlier act opened"):
+    with pytest.raises(JournalError, match=r"act 1 .* names 'ghost', which no earlier act opened"):
         kv.journal.fold()
 
 

@@ -137,7 +137,12 @@ def test_the_counters_add_up_over_lookups() -> None:
     assert kv.snapshot().evictions == kv.ledger.evictions > 0
 
 
-prompts = st.builds(lambda base, length, tail: [*([base] * length), *tail], st.integers(1, 2), st.integers(1, 9), st.lists(st.integers(1, 3), max_size=3))
+prompts = st.builds(
+    lambda base, length, tail: [*([base] * length), *tail],
+    st.integers(1, 2),
+    st.integers(1, 9),
+    st.lists(st.integers(1, 3), max_size=3),
+)
 
 
 @examples(60)

@@ -223,7 +223,19 @@ MANAGER = [
         "if self.prefix_caching:",
         "a request that asked not to read the cache reads it",
     ),
-    Mutant("kv/manager.py", "break", "continue", "a hit goes on behind a missing block"),
+    Mutant(
+        "kv/manager.py",
+        "break",
+        "continue",
+        "nothing: a lookup goes on behind a missing block",
+        equivalent="whatever is findable has its parent findable (I7), so nothing behind a missing block is found",
+    ),
+    Mutant(
+        "kv/manager.py",
+        "for identity in table.chain(most)[:most]:",
+        "for identity in reversed(table.chain(most)[:most]):",
+        "a prefix is looked for from its end",
+    ),
     Mutant(
         "kv/manager.py",
         "revived = sum(1 for block in found if not block.owners)",
@@ -472,8 +484,8 @@ IDENTITY = [
     Mutant(
         "kv/identity.py",
         'parts = [(b"s", salt)] if salt is not None else []',
-        'parts = [(b"a", salt)] if salt is not None else []',
-        "a salt can pass for an adapter's name",
+        'parts = [(b"s", salt)] if salt else []',
+        "an empty salt is none",
     ),
 ]
 
@@ -825,7 +837,9 @@ SCHEDULER = [
         "engine/scheduler.py",
         "while row < len(self.running) and draft.budget > 0:",
         "while row < len(self.running):",
-        "rows without tokens are planned when the budget is spent",
+        "nothing: the budget is not looked at before a running row",
+        equivalent="each running request was admitted with budget left, only the last can need more than one token, "
+        "and nobody is admitted while it does: the list ends before the budget",
     ),
     Mutant(
         "engine/scheduler.py",
@@ -912,7 +926,8 @@ SCHEDULER = [
         "engine/scheduler.py",
         "return position < row",
         "return position <= row",
-        "a victim counts as standing before itself",
+        "nothing: a victim counts as standing before itself",
+        equivalent="when the request at the row is its own victim, planning ends and the row is not used again",
     ),
     Mutant(
         "engine/scheduler.py",

@@ -70,7 +70,7 @@ def run_suite(mutant: Mutant | None) -> tuple[int | None, str]:
             for stale in (package / mutant.file).parent.glob(f"__pycache__/{Path(mutant.file).stem}.*"):
                 stale.unlink()
         environment = {**os.environ, "PYTHONPATH": str(package.parent), "PELLUCID_TEST_DEPTH": "1"}
-        command = [sys.executable, str(SUITE), str(package), str(log)]
+        command = [sys.executable, str(SUITE), str(package), str(log), Path(mutant.file).stem if mutant else ""]
         try:
             done = subprocess.run(
                 command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
@@ -165,8 +165,9 @@ that fails has caught the mutant; a mutant that nobody catches would be a bug th
 This page is generated: `python tests/mutants/run_mutants.py` runs them all (minutes) and writes it,
 `python tests/mutants/run_mutants.py scheduler 17` runs those of `scheduler.py` and number 17 and only prints. The list
 is `tests/mutants/catalogue.py`; `make test` checks that it fits today's source, `make test-all` that all are caught.
-"Caught by" names the first test to fail, the recorded vLLM runs first, whole engines under random traffic last; mostly
-it is not the only one. With a mutant that loops for ever, the tests exceed {LIMIT_S} s; it is caught by the test named.
+"Caught by" names the first test to fail; mostly it is not the only one. The tests named after the mutant's file and the
+recorded vLLM runs come first, whole engines under random traffic last. A mutant that loops for ever makes
+the tests exceed {LIMIT_S} s; that counts as caught, by the test that was running.
 
 | | where | change | what it breaks | caught by |
 | --- | --- | --- | --- | --- |

@@ -1,9 +1,11 @@
-"""The fast tests that need no model, run against whatever `pellucid` the import path gives: cheapest first.
+"""The fast tests that need no model, run against whatever `pellucid` the import path gives.
 
-    PYTHONPATH=COPY python suite.py COPY LOG
+    PYTHONPATH=COPY python suite.py COPY LOG NOUN
 
-Every test's name goes to LOG when it starts, and once more behind FAILED if it fails, so that a run that hangs
-still tells where. The exit status is pytest's: 0 if nothing noticed anything, 1 at the first failing test.
+First come the tests of NOUN, the name of a source file, and the recorded vLLM runs; if they notice nothing, the rest,
+whole engines under random traffic last. Every test's name goes to LOG when it starts, and once more behind FAILED if
+it fails, so that a run that hangs still tells where. The exit status is pytest's: 0 if nothing noticed anything, 1 at
+the first failing test.
 """
 
 from __future__ import annotations
@@ -16,20 +18,27 @@ from typing import TextIO
 import hypothesis
 import pytest
 
-TESTS = Path(__file__).parents[1]
+HERE = Path(__file__).parent
+TESTS = HERE.parent
 FAILED = "failed "
 
 
 def paths() -> list[Path]:
-    """The tests to run, in order; those of single rooms of `kv` before whole engines under random traffic."""
-    parts = [
-        [TESTS / "parity" / "test_schedule.py"],
-        sorted((TESTS / "kv").glob("test_*.py")),
-        sorted((TESTS / "casebook").glob("test_*.py")),
-        sorted((TESTS / "engine").glob("test_scheduler*.py")),
-    ]
-    whole = [path for part in parts for path in part]
-    return sorted(whole, key=lambda path: path.stem.endswith("_machine"))
+    found = [TESTS / "parity" / "test_schedule.py"]
+    for pattern in ("kv/test_*.py", "mutants/test_*.py", "casebook/test_*.py", "engine/test_scheduler*.py"):
+        found += sorted(TESTS.glob(pattern))
+    return sorted((path for path in found if path != HERE / "test_catalogue.py"), key=_is_machine)
+
+
+def stages(noun: str) -> tuple[list[Path], list[Path]]:
+    """What to run first, and what if that notices nothing."""
+    tests = paths()
+    first = [path for path in tests if path.stem == f"test_{noun}"] + tests[:1]
+    return first, [path for path in tests if path not in first]
+
+
+def _is_machine(path: Path) -> bool:
+    return path.stem.endswith("_machine")
 
 
 class Log:
@@ -46,7 +55,7 @@ class Log:
             print(f"{FAILED}{report.nodeid}", file=self._file)
 
 
-def main(copy: str, log: str) -> int:
+def main(copy: str, log: str, noun: str) -> int:
     import pellucid
 
     if not Path(pellucid.__file__).is_relative_to(copy):
@@ -57,7 +66,11 @@ def main(copy: str, log: str) -> int:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loading them takes longer than most mutants live
     options = ["-x", "--noconftest", "-p", "no:cacheprovider", "-p", "no:warnings", "-m", "not slow and not model"]
     with Path(log).open("w", buffering=1) as file:
-        return pytest.main([*options, *map(str, paths())], plugins=[Log(file)])
+        for stage in stages(noun):
+            status = pytest.main([*options, *map(str, stage)], plugins=[Log(file)])
+            if status != pytest.ExitCode.OK:
+                return status
+    return 0
 
 
 if __name__ == "__main__":

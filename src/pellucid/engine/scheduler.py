@@ -63,6 +63,7 @@ class Scheduler:
         tokens or more, a token id outside the vocabulary, a request that can never fit the pool, or
         (`DuplicateRequest`) the name of a live request.
         """
+        self._check_name(request.name)
         limit = self._limit(request)
         self._check_tokens(request)
         self._check_fit(request, limit)
@@ -106,7 +107,7 @@ class Scheduler:
         """Plan one step: running requests first, then waiting ones from the head of the queue."""
         draft = Draft(self.kv.begin_step(), self.config.max_num_batched_tokens)
         self._schedule_running(draft)
-        if not draft.preempted:
+        if not draft.preempted and not draft.stalled:
             self._schedule_waiting(draft)
         if not draft.sequences:
             return StepPlan(draft.step, (), (), (), (), (), (), (), ())
@@ -154,18 +155,21 @@ class Scheduler:
             sequence = self.running[row]
             start = sequence.table.slots
             horizon = len(sequence.tokens) + sequence.pending
-            if horizon >= sequence.limit or horizon == start:  # the token that ends it is already under way
+            if horizon >= sequence.limit:  # the token that ends it is already under way
                 row += 1
                 continue
             count = min(horizon - start, draft.budget)
             blocks = self.kv.extend(sequence.table, start + count)
-            while blocks is None:
+            while blocks is None and not self.kv.fenced_would_do(sequence.table, start + count):
                 victim = self._victim()
                 row -= self._preempt(victim, sequence, row, draft)
                 if victim is sequence:
                     return
                 blocks = self.kv.extend(sequence.table, start + count)
-            draft.schedule(sequence, start, count, blocks)
+            if blocks is None:  # a further victim would gain nothing before the next commit gives enough
+                draft.stalled = True
+            else:
+                draft.schedule(sequence, start, count, blocks)
             row += 1
 
     def _schedule_waiting(self, draft: Draft) -> None:
@@ -229,6 +233,10 @@ class Scheduler:
 
     # -- refusals ----------------------------------------------------------------------------------
 
+    def _check_name(self, name: str) -> None:
+        if not (isinstance(name, str) and name and name.isprintable()):
+            raise RequestError(f"a request's name must be a string of printable characters, not {name!r}.")
+
     def _limit(self, request: Request) -> int:
         """The most tokens, prompt and output, that the request can come to."""
         length, longest = len(request.prompt), self.config.max_model_len
@@ -243,6 +251,8 @@ class Scheduler:
         return longest if most is None else min(length + most, longest)
 
     def _check_tokens(self, request: Request) -> None:
+        if not set(map(type, request.prompt)) <= {int}:
+            raise RequestError(f"request {request.name!r} has a prompt with something else than integer token ids.")
         vocab = self.config.vocab_size
         top = 2**63 if vocab is None else vocab
         for what, tokens in (("prompt", request.prompt), ("stop_token_ids", request.sampling.stop_token_ids)):

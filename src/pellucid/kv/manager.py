@@ -172,6 +172,11 @@ class KVManager:
             self.publish(table)
         return taken
 
+    def fenced_would_do(self, table: BlockTable, slots: int) -> bool:
+        """Whether the next commit gives back enough blocks for ``slots`` tokens, if nobody else takes them."""
+        fenced = sum(block.owners == 0 for blocks in self.pool.fenced.values() for block in blocks)
+        return self.blocks_for(slots - table.capacity) <= len(self.pool.reclaimable) + fenced
+
     def publish(self, table: BlockTable) -> None:
         """Make every full block findable whose tokens are known and whose writes are planned."""
         full = min(table.slots, len(table.tokens)) // self.block_size
