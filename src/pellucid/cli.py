@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -12,6 +13,8 @@ from pellucid.errors import PellucidError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status. A refusal is one sentence on stderr and status 2."""
+    # Before torch is loaded: its threads then sleep at barriers. Spinning ones cost a factor of five on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     arguments = _parser().parse_args(argv)
     try:
         return int(arguments.command(arguments))
