@@ -303,6 +303,18 @@ MANAGER = [
     Mutant("kv/manager.py", "if slots >= table.publish_at:", "if slots > table.publish_at:", "findable one token late"),
     Mutant(
         "kv/manager.py",
+        "fenced = sum(block.owners == 0 for blocks in self.pool.fenced.values() for block in blocks)",
+        "fenced = sum(1 for blocks in self.pool.fenced.values() for block in blocks)",
+        "fenced blocks that still have readers are waited for",
+    ),
+    Mutant(
+        "kv/manager.py",
+        "return self.blocks_for(slots - table.capacity) <= len(self.pool.reclaimable) + fenced",
+        "return self.blocks_for(slots - table.capacity) < len(self.pool.reclaimable) + fenced",
+        "just enough fenced blocks are not waited for",
+    ),
+    Mutant(
+        "kv/manager.py",
         "full = min(table.slots, len(table.tokens)) // self.block_size",
         "full = table.slots // self.block_size",
         "a block is findable before its last token is known",
@@ -805,7 +817,24 @@ SCHEDULER = [
         "return bool(self._live)",
         "a step in flight counts as nothing to do",
     ),
-    Mutant("engine/scheduler.py", "if not draft.preempted:", "if True:", "a step that pre-empts admits as well"),
+    Mutant(
+        "engine/scheduler.py",
+        "if not draft.preempted and not draft.stalled:",
+        "if not draft.stalled:",
+        "a step that pre-empts admits as well",
+    ),
+    Mutant(
+        "engine/scheduler.py",
+        "if not draft.preempted and not draft.stalled:",
+        "if not draft.preempted:",
+        "the blocks that a running request waits for go to a new one",
+    ),
+    Mutant(
+        "engine/scheduler.py",
+        "while blocks is None and not self.kv.fenced_would_do(sequence.table, start + count):",
+        "while blocks is None:",
+        "everybody is pre-empted although fenced blocks are on their way",
+    ),
     Mutant(
         "engine/scheduler.py", "self._released = []", "pass", "rows are released again in every plan", inside="schedule"
     ),
@@ -843,16 +872,9 @@ SCHEDULER = [
     ),
     Mutant(
         "engine/scheduler.py",
-        "if horizon >= sequence.limit or horizon == start:  # the token that ends it is already under way",
-        "if horizon > sequence.limit or horizon == start:",
+        "if horizon >= sequence.limit:  # the token that ends it is already under way",
+        "if horizon > sequence.limit:",
         "a step is planned past the limit",
-    ),
-    Mutant(
-        "engine/scheduler.py",
-        "if horizon >= sequence.limit or horizon == start:  # the token that ends it is already under way",
-        "if horizon >= sequence.limit:",
-        "nothing: a running request with nothing to compute is not looked for",
-        equivalent="a row that reaches the horizon samples, which moves the horizon one token on",
     ),
     Mutant(
         "engine/scheduler.py",

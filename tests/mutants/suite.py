@@ -4,13 +4,14 @@
 
 First come the tests of NOUN, the name of a source file, and the recorded vLLM runs; if they notice nothing, the rest,
 whole engines under random traffic last. Every test's name goes to LOG when it starts, and once more behind FAILED if
-it fails, so that a run that hangs still tells where. The exit status is pytest's: 0 if nothing noticed anything, 1 at
-the first failing test.
+it fails. The exit status is pytest's: 0 if nothing noticed anything, 1 at the first failing test. A test that takes
+longer than the limit ends the process by SIGALRM.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -21,6 +22,7 @@ import pytest
 HERE = Path(__file__).parent
 TESTS = HERE.parent
 FAILED = "failed "
+LIMIT_S = 20  # many times what the slowest of these tests takes
 
 
 def paths() -> list[Path]:
@@ -49,6 +51,7 @@ class Log:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         print(nodeid, file=self._file)
+        signal.alarm(LIMIT_S)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:

@@ -1,0 +1,38 @@
+"""The README does what it says: its Python runs, and its comments are true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.model
+def test_the_example_runs_and_shows_what_it_says() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    setup, rest = code.split("llm.kv.table", 1)
+    names: dict[str, object] = {}
+    exec(setup, names)
+    shown = re.findall(r"^(llm\.kv\.\S.*?|print\(.*?\)\)|list\(.*?\))\s+# (.*)$", "llm.kv.table" + rest, flags=re.M)
+    assert len(shown) == 4
+    values = [eval(expression.removeprefix("print"), names) for expression, _ in shown]
+    for value, (_, comment) in zip(values[:3], shown, strict=False):
+        assert comment.startswith(str(value)), (value, comment)
+    exec("llm.kv.table" + rest, names)
+    text = {output.request_id: output.outputs[0].text for output in names["llm"].step()}
+    assert "Paris" in text["R1"]
+
+
+def test_every_file_it_links_to_is_there() -> None:
+    root = Path(__file__).parents[1]
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (root / target).exists(), target
+
+
+def test_every_make_target_it_names_is_there() -> None:
+    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
+    for target in set(re.findall(r"make ([a-z-]+)", README)) - {"it"}:
+        assert re.search(rf"^{target}:", makefile, flags=re.M), target
