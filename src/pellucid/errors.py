@@ -56,6 +56,14 @@ class InvariantViolation(PellucidError):
     """A checker found the block accounting in a state that must never exist."""
 
 
+class EngineStopped(PellucidError):
+    """Something struck the engine in the middle of a step; it cannot go on."""
+
+
+class MissingExtra(PellucidError, ImportError):
+    """A part of Pellucid was asked for that the base package does not bring along."""
+
+
 class JournalError(PellucidError, ValueError):
     """A journal file is damaged, of an unknown version, or asked for what it no longer holds."""
 

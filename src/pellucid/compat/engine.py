@@ -8,7 +8,6 @@ from pellucid.compat.ids import InternalIds
 from pellucid.compat.record import EngineRecord
 from pellucid.engine.live import LiveRequest
 from pellucid.engine.llm import LLM
-from pellucid.engine.output import RequestOutput
 from pellucid.engine.scheduler import Scheduler
 from pellucid.kv.memory import PoolMemory
 
@@ -33,18 +32,13 @@ class Engine(LLM):
         self.ids.issue(name)
         return name
 
-    def abort_request(self, request_id: str) -> RequestOutput:
-        output = super().abort_request(request_id)
-        self.ids.forget(request_id)
-        return output
+    def _forget(self, name: str) -> LiveRequest:
+        self.ids.forget(name)
+        return super()._forget(name)
 
-    def _step(self, asynchronous: bool) -> dict[str, LiveRequest]:
-        progressed = super()._step(asynchronous)
-        for name, live in progressed.items():
-            if live.finished:
-                self.ids.forget(name)
+    def _advance(self, asynchronous: bool) -> None:
+        super()._advance(asynchronous)
         self.record.step(self._memory())
-        return progressed
 
     def _memory(self) -> PoolMemory:
         memory = self.kv.memory()

@@ -45,4 +45,3 @@ class EngineMaker:
                 self._notes.say(str(error))
         self._notes.say(f"{DEFAULT_MODEL} takes the place of the script's {model} (--model names another).")
         return Engine(DEFAULT_MODEL, model, **ours)
-

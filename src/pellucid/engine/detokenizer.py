@@ -7,7 +7,7 @@ from typing import Protocol
 REPLACEMENT = "\ufffd"
 
 
-class Decoder(Protocol):
+class TextDecoder(Protocol):
     """The part of a tokenizer that is needed here."""
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool = True) -> str: ...
@@ -22,7 +22,7 @@ class Detokenizer:
     of Hugging Face's text-generation-inference.)
     """
 
-    def __init__(self, tokenizer: Decoder, *, skip_special_tokens: bool) -> None:
+    def __init__(self, tokenizer: TextDecoder, *, skip_special_tokens: bool) -> None:
         self._decoder = tokenizer
         self._skip = skip_special_tokens
         self._ids: list[int] = []

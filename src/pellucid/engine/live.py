@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pellucid.engine.detokenizer import Decoder, Detokenizer
+from pellucid.engine.detokenizer import Detokenizer, TextDecoder
 from pellucid.engine.output import CompletionOutput, RequestOutput
 from pellucid.engine.prompt import Prompt
 from pellucid.engine.sequence import Sequence
@@ -11,16 +11,21 @@ from pellucid.engine.sequence import Sequence
 class LiveRequest:
     """A submission, the prompt it came with, and the text it has so far (none without a tokenizer)."""
 
-    def __init__(self, sequence: Sequence, prompt: Prompt, tokenizer: Decoder | None) -> None:
+    def __init__(self, sequence: Sequence, prompt: Prompt, tokenizer: TextDecoder | None) -> None:
         self.sequence = sequence
+        self.handle = sequence.handle
         self.prompt = prompt
-        self.prompt_token_ids = list(prompt.tokens)
         skip = sequence.request.sampling.skip_special_tokens
         self.detokenizer = Detokenizer(tokenizer, skip_special_tokens=skip) if tokenizer else None
 
     @property
     def finished(self) -> bool:
         return self.sequence.finish_reason is not None
+
+    def add(self, token: int, *, last: bool) -> None:
+        """The text grows by ``token``."""
+        if self.detokenizer:
+            self.detokenizer.add(token, last=last)
 
     def output(self) -> RequestOutput:
         sequence = self.sequence
@@ -34,7 +39,7 @@ class LiveRequest:
         return RequestOutput(
             request_id=sequence.name,
             prompt=self.prompt.text,
-            prompt_token_ids=self.prompt_token_ids,
+            prompt_token_ids=list(self.prompt.tokens),
             outputs=[completion],
             finished=self.finished,
             num_cached_tokens=sequence.table.cached_tokens,

@@ -7,13 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
 
 from pellucid.engine.assembly import assemble
+from pellucid.engine.interrupt import interrupts_wait
 from pellucid.engine.live import LiveRequest
 from pellucid.engine.options import DEFAULT_MODEL, EngineOptions
 from pellucid.engine.output import RequestOutput
 from pellucid.engine.prompt import listed, parse
+from pellucid.engine.scheduler import Progress
 from pellucid.errors import RequestError
 from pellucid.model import LoadedModel, Tokenizer
 from pellucid.plan import Request, SamplingParams
@@ -37,7 +40,7 @@ class LLM:
         self.options = EngineOptions.of("LLM", {"model": name, **options})
         self._core, self.kv, self.tokenizer, self.pool, self.loaded = assemble(self.options, loaded)
         self._live: dict[str, LiveRequest] = {}
-        self._undelivered: dict[str, RequestOutput] = {}
+        self._news: dict[int, LiveRequest] = {}  # by handle: who got a token that nobody has been told of
         self._names = 0
 
     # -- to the end --------------------------------------------------------------------------------
@@ -58,22 +61,19 @@ class LLM:
         Raises `RequestError` if a prompt is refused; then none of them has run.
         """
         many = listed(prompts)
-        names = self._add_all(many, _one_each(sampling_params, len(many)))
-        mine = set(names)
-        outputs: dict[str, RequestOutput] = {}
+        mine = self._add_all(many, _one_each(sampling_params, len(many)))
+        unfinished = {live.handle for live in mine}
         asynchronous = self.options.async_scheduling is not False
         try:
-            with _progress(len(names), show=use_tqdm) as (bar, task):
-                while len(outputs) < len(names):
-                    for name, live in self._step(asynchronous).items():
-                        if name not in mine:
-                            self._undelivered[name] = live.output()
-                        elif live.finished:
-                            outputs[name] = live.output()
-                            bar.advance(task)
+            with _progress(len(mine), show=use_tqdm) as (bar, task):
+                while unfinished:
+                    self._advance(asynchronous)
+                    ended = {handle for handle in unfinished & self._news.keys() if self._news[handle].finished}
+                    unfinished -= ended
+                    bar.advance(task, len(ended))
         finally:
-            self._leave(names)
-        return [outputs[name] for name in names]
+            self._leave(mine)
+        return [live.output() for live in mine]
 
     def chat(
         self,
@@ -104,6 +104,8 @@ class LLM:
 
         Raises `RequestError` (or `DuplicateRequest`); nothing has been allocated then.
         """
+        if not isinstance(sampling_params, SamplingParams | None):
+            raise RequestError(f"sampling_params must be a SamplingParams, not {sampling_params!r}.")
         parsed = parse(prompt, self.tokenizer)
         request = Request(
             name=request_id,
@@ -112,30 +114,29 @@ class LLM:
             priority=priority,
             salt=parsed.salt,
         )
-        sequence = self._core.scheduler.add(request)
+        sequence = self._core.add(request)
         self._live[request_id] = LiveRequest(sequence, parsed, self.tokenizer)
         return request_id
 
     def step(self) -> list[RequestOutput]:
         """Run one engine step; returns every request that got a token, with all it has so far."""
-        progressed = self._step(bool(self.options.async_scheduling))
-        kept, self._undelivered = self._undelivered, {}
-        return [
-            *(output for name, output in kept.items() if name not in progressed),
-            *(live.output() for live in progressed.values()),
-        ]
+        self._advance(bool(self.options.async_scheduling))
+        news, self._news = self._news, {}
+        return [live.output() for live in news.values()]
 
     def has_unfinished_requests(self) -> bool:
         """Whether a further `step` has anything to do or to deliver."""
-        return self._core.has_unfinished_requests() or bool(self._undelivered)
+        return self._core.has_unfinished_requests() or bool(self._news)
 
     def abort_request(self, request_id: str) -> RequestOutput:
         """End a request now; its blocks return and what it has so far is returned.
 
         Raises `UnknownRequest`, or `FinishedRequest` for one that has ended by itself.
         """
-        self._core.scheduler.abort(request_id)
-        return self._live.pop(request_id).output()
+        self._core.abort(request_id)
+        live = self._forget(request_id)
+        self._news.pop(live.handle, None)
+        return live.output()
 
     def get_tokenizer(self) -> Tokenizer:
         """The model's tokenizer. Raises `RequestError` if it has none."""
@@ -145,27 +146,33 @@ class LLM:
 
     # -- how ---------------------------------------------------------------------------------------
 
-    def _step(self, asynchronous: bool) -> dict[str, LiveRequest]:
-        """Run one engine step; the requests that got a token, by name."""
-        self._core.asynchronous = asynchronous
-        progressed: dict[str, LiveRequest] = {}
-        for sequence, token, last in self._core.step():
-            live = progressed[sequence.name] = self._live[sequence.name]
-            if live.detokenizer:
-                live.detokenizer.add(token, last=last)
-            if last:
-                del self._live[sequence.name]
-        return progressed
+    def _advance(self, asynchronous: bool) -> None:
+        """Run one engine step, and note who got a token."""
+        with interrupts_wait():  # half a step would leave the engine unusable
+            self._core.asynchronous = asynchronous
+            self._note(self._core.step())
 
-    def _add_all(self, prompts: list[Any], params: list[SamplingParams]) -> list[str]:
-        names: list[str] = []
+    def _note(self, progress: list[Progress]) -> None:
+        for sequence, token, last in progress:
+            live = self._live[sequence.name]
+            self._news[sequence.handle] = live
+            if last:
+                self._forget(sequence.name)
+            live.add(token, last=last)
+
+    def _forget(self, name: str) -> LiveRequest:
+        """The request has ended; its name is free again."""
+        return self._live.pop(name)
+
+    def _add_all(self, prompts: list[Any], params: list[SamplingParams]) -> list[LiveRequest]:
+        added: list[LiveRequest] = []
         try:
             for prompt, sampling in zip(prompts, params, strict=True):
-                names.append(self.add_request(self._next_name(), prompt, sampling))
+                added.append(self._live[self.add_request(self._next_name(), prompt, sampling)])
         except BaseException:
-            self._leave(names)
+            self._leave(added)
             raise
-        return names
+        return added
 
     def _next_name(self) -> str:
         while (name := str(self._names)) in self._live:
@@ -173,11 +180,16 @@ class LLM:
         self._names += 1
         return name
 
-    def _leave(self, names: list[str]) -> None:
-        """Whatever happened, leave nothing of ``names`` behind."""
-        for name in names:
-            if name in self._live:
-                self.abort_request(name)
+    def _leave(self, requests: list[LiveRequest]) -> None:
+        """Whatever happened, leave nothing of ``requests`` behind, and nothing under way for nobody."""
+        for live in requests:
+            self._news.pop(live.handle, None)
+            if not live.finished:
+                self._core.abort(live.sequence.name)
+                self._forget(live.sequence.name)
+        if not self._live:
+            with interrupts_wait():
+                self._note(self._core.drain())
 
 
 def _one_each(params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
@@ -185,15 +197,17 @@ def _one_each(params: SamplingParams | Sequence[SamplingParams] | None, count: i
         return [SamplingParams()] * count
     if isinstance(params, SamplingParams):
         return [params] * count
+    if not isinstance(params, Sequence) or not all(isinstance(each, SamplingParams) for each in params):
+        raise RequestError(f"sampling_params must be a SamplingParams or a list of them, not {params!r}.")
     if len(params) != count:
         raise RequestError(f"{count} prompts came with {len(params)} sampling_params; give one for all, or one each.")
     return list(params)
 
 
 @contextmanager
-def _progress(total: int, *, show: bool) -> Iterator[tuple[Progress, TaskID]]:
+def _progress(total: int, *, show: bool) -> Iterator[tuple[ProgressBar, TaskID]]:
     """A bar of finished requests on a terminal's stderr."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not (show and console.is_terminal)) as bar:
+    with ProgressBar(*columns, console=console, transient=True, disable=not (show and console.is_terminal)) as bar:
         yield bar, bar.add_task("Generating", total=total)

@@ -25,7 +25,7 @@ class RequestOutput(Struct, kw_only=True):
     """One request so far: everything in it is cumulative.
 
     ``num_cached_tokens`` is how many prompt tokens the first admission found in the prefix cache:
-    0 if none, None while the request has not been admitted or with prefix caching off.
+    0 if none or with prefix caching off, None while the request has not been admitted.
     """
 
     request_id: str

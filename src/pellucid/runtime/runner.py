@@ -17,7 +17,7 @@ from pellucid.runtime.sampler import Draw, sample
 from pellucid.runtime.tables import Tables
 
 
-class Decoder(Protocol):
+class CausalModel(Protocol):
     """What a runner asks of a model; `pellucid.model` has the real ones."""
 
     def forward(
@@ -47,7 +47,7 @@ class Runner:
 
     def __init__(
         self,
-        model: Decoder,
+        model: CausalModel,
         storage: KVStorage,
         attention: AttentionBackend,
         *,
