@@ -1,6 +1,6 @@
 #: make prove       see PagedAttention at work on a real model, and check the first claims about it
 #: make test        lint and every fast test
-#: make test-all    lint and every test: real vLLM, browser, soaks
+#: make test-all    lint and every test: the mutants, and random traffic DEPTH times as long (default 10)
 #: make lint        ruff, mypy, import-linter
 #: make bench       the benchmarks; the last line of each is one JSON object
 #: make clean       remove the virtual environment and what the tools left behind
@@ -15,6 +15,7 @@
 
 PYTHON ?= python3
 ARGS ?=
+DEPTH ?= 10
 # Threads that sleep at barriers instead of spinning: a busy machine is no longer five times slower.
 export OMP_WAIT_POLICY ?= PASSIVE
 TORCH_INDEX ?=
@@ -48,7 +49,7 @@ test: lint
 	@$(BIN)/pytest -m 'not slow' $(ARGS)
 
 test-all: lint
-	@$(BIN)/pytest $(ARGS)
+	@PELLUCID_TEST_DEPTH=$(DEPTH) $(BIN)/pytest $(ARGS)
 
 lint: $(DEV)
 	$(SAY) 'ruff, mypy, import-linter'

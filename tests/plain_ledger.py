@@ -19,13 +19,13 @@ class Prefix(NamedTuple):
 
 
 class PlainLedger:
-    """Follows the acts in order. It remembers every eviction, so it never says "unknown"."""
+    """Follows the acts in order. It remembers every loss, so it never says "unknown"."""
 
     def __init__(self, block_size: int) -> None:
         self._size = block_size
         self._holds: dict[int, Prefix] = {}
         self._identities: dict[bytes, Prefix] = {}
-        self._evicted: dict[Prefix, tuple[int, str]] = {}
+        self._lost: dict[Prefix, tuple[MissReason, int, str]] = {}
 
     def follow(self, act: acts.AnyAct, sequence: Sequence | None) -> None:
         """Take one act about ``sequence`` into account; a lookup must say what is expected of it."""
@@ -34,12 +34,13 @@ class PlainLedger:
             self._learn(sequence)
             for block, key in zip(act.blocks, act.identities, strict=True):
                 self._holds[block] = self._identities[key]
+                self._lost.pop(self._holds[block], None)
         elif isinstance(act, acts.Evict):
             for block in act.blocks:
-                self._evicted[self._holds.pop(block)] = (act.step, act.request)
+                self._lost[self._holds.pop(block)] = (MissReason.EVICTED, act.step, act.request)
         elif isinstance(act, acts.Unpublish):
             for block in act.blocks:
-                del self._holds[block]
+                self._lost[self._holds.pop(block)] = (MissReason.WITHDRAWN, act.step, act.request)
         elif isinstance(act, acts.Lookup):
             assert sequence is not None
             assert act.missed == self.misses(act, sequence)
@@ -76,8 +77,9 @@ class PlainLedger:
         size, held = self._size, set(self._holds.values())
         if prefix in held:
             return Miss(MissReason.LAST_BLOCK, size, block)
-        if prefix in self._evicted:
-            return Miss(MissReason.EVICTED, size, block, *self._evicted[prefix])
+        if prefix in self._lost:
+            reason, step, by = self._lost[prefix]
+            return Miss(reason, size, block, step, by)
         if any(other.tokens == prefix.tokens for other in held):
             return Miss(MissReason.NAMESPACE, size, block)
         return Miss(MissReason.NEVER_SEEN, size, block)

@@ -38,7 +38,7 @@ def test_refusals_are_short_and_exit_with_2(arguments: tuple[str, ...], words: s
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("order", ["before", "after", "equals"])
 def test_run_takes_the_model_before_or_after_the_script(tmp_path: Path, order: str) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -48,6 +48,7 @@ def test_run_takes_the_model_before_or_after_the_script(tmp_path: Path, order: s
         "print(sys.argv[1:], len(llm.generate(['hi'], SamplingParams(max_tokens=3))[0].outputs[0].token_ids))\n"
     )
     model, name = ["--model", "tiny"], [str(script)]
-    done = pellucid("run", *(model + name if order == "before" else name + model), "x", "--y")
+    words = {"before": model + name, "after": name + model, "equals": [*name, "--model=tiny"]}[order]
+    done = pellucid("run", *words, "x", "--y")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "['x', '--y'] 3\n"

@@ -75,6 +75,17 @@ def test_the_base_package_works_without_any_extra() -> None:
     in_fresh_interpreter(f"{hide}; import {', '.join(modules)}, pellucid.cli")
 
 
+@pytest.mark.parametrize(
+    "use",
+    ["import pellucid; pellucid.LLM", "from pellucid.cli import main; sys.exit(main(['prove', '--model', 'tiny']))"],
+)
+def test_without_the_engine_extra_it_says_what_to_install(use: str) -> None:
+    hide = f"import sys; sys.modules.update(dict.fromkeys({left_out_of_the_base()!r}))"
+    done = subprocess.run([sys.executable, "-c", f"{hide}; {use}"], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "is not installed; run: pip install 'pellucid[engine]'." in done.stderr.strip().splitlines()[-1]
+
+
 @pytest.mark.parametrize("name", pellucid.__all__)
 def test_every_public_name_resolves(name: str) -> None:
     assert getattr(pellucid, name).__doc__

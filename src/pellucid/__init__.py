@@ -29,4 +29,9 @@ __all__ = ["LLM", "CompletionOutput", "RequestOutput", "SamplingParams", "__vers
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'pellucid' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    try:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        from pellucid.errors import missing_extra
+
+        raise (missing_extra(error) or error) from None

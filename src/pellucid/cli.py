@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from pellucid import __version__
-from pellucid.errors import PellucidError
+from pellucid.errors import PellucidError, missing_extra
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,11 +19,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.command(arguments))
     except PellucidError as error:
-        print(f"pellucid: {error}", file=sys.stderr)
-        return 2
+        return _refuse(error)
+    except ModuleNotFoundError as error:
+        if (missing := missing_extra(error)) is None:
+            raise
+        return _refuse(missing)
     except KeyboardInterrupt:
         print("pellucid: interrupted.", file=sys.stderr)
         return 130
+
+
+def _refuse(error: PellucidError) -> int:
+    print(f"pellucid: {error}", file=sys.stderr)
+    return 2
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,10 +62,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
     from pellucid.compat import run
 
-    args = list(arguments.args)
-    model = arguments.model
-    if args[:1] == ["--model"] and len(args) > 1 and model is None:  # pellucid run SCRIPT --model M
-        model, args = args[1], args[2:]
+    args, model = list(arguments.args), arguments.model
+    if args and model is None:  # pellucid run SCRIPT --model M, or --model=M
+        if args[0] == "--model" and len(args) > 1:
+            model, args = args[1], args[2:]
+        elif args[0].startswith("--model="):
+            model, args = args[0].removeprefix("--model="), args[1:]
     return run(Path(arguments.script), args, model)
 
 

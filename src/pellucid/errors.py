@@ -64,6 +64,19 @@ class MissingExtra(PellucidError, ImportError):
     """A part of Pellucid was asked for that the base package does not bring along."""
 
 
+BROUGHT_BY = {
+    "engine": ("torch", "numpy", "safetensors", "gguf", "huggingface_hub", "tokenizers", "jinja2"),
+}
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
+    """What to tell whoever installed the base package only and asked for more; None for any other module."""
+    for extra, modules in BROUGHT_BY.items():
+        if (error.name or "").partition(".")[0] in modules:
+            return MissingExtra(f"{error.name} is not installed; run: pip install 'pellucid[{extra}]'.")
+    return None
+
+
 class JournalError(PellucidError, ValueError):
     """A journal file is damaged, of an unknown version, or asked for what it no longer holds."""
 
@@ -79,6 +92,7 @@ def refuse_unknown_options(
     names = list(known)
     for option in given:
         if option not in names:
-            near = difflib.get_close_matches(option, names, n=1)
+            begun = [name for name in names if name.startswith(option)]
+            near = begun or difflib.get_close_matches(option, names, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known options: {', '.join(sorted(names))}."
             raise kind(f"{where} has no option {option!r}; {hint}")

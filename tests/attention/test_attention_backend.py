@@ -23,7 +23,9 @@ def test_powers_of_two_are_block_sizes(block_size: int) -> None:
 
 @pytest.mark.parametrize("block_size", [-16, 0, 3, 24, 255, 512])
 def test_other_block_sizes_are_refused(block_size: int) -> None:
-    with pytest.raises(ConfigError, match=f"power of two from 1 to 256, not {block_size}"):
+    with pytest.raises(
+        ConfigError, match=f"block_size {block_size} is not supported; choose a power of two from 1 to 256"
+    ):
         ReferenceAttention().check(block_size, head_dim=64, heads=9, kv_heads=3)
 
 

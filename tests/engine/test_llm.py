@@ -8,6 +8,7 @@ import pytest
 
 from pellucid import LLM, SamplingParams
 from pellucid.errors import ConfigError, DuplicateRequest, FinishedRequest, RequestError, UnknownRequest
+from pellucid.model import LoadedModel
 
 Make = Callable[..., LLM]
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
@@ -156,6 +157,8 @@ def test_two_live_requests_may_not_share_a_name_and_a_finished_one_may_be_follow
         ([1, 2.5], GREEDY, "not list"),
         (5, GREEDY, "not int"),
         ({"prompt": "a", "image": 1}, GREEDY, "no field 'image'"),
+        ({"prompt": "a", "cache_salt": 5}, GREEDY, "cache_salt must be a string, not 5"),
+        ([1], {"temperature": 0}, "sampling_params must be a SamplingParams"),
     ],
 )
 def test_refusals_name_the_numbers_and_harm_nobody(
@@ -190,12 +193,17 @@ def test_refusals_name_the_numbers_and_harm_nobody(
         ({"device": "tpu"}, "tpu"),
         ({"gpu_memory_utilization": 1.5}, r"\(0, 1\]"),
         ({"max_num_seqs": 0}, "at least 1"),
+        ({"device": "cuda"}, "cuda"),
+        ({"load_format": "pickle"}, "load_format must be 'auto' or 'dummy', not 'pickle'"),
+        ({"journal_capacity": 0}, "journal_capacity must be at least 1 act, not 0"),
+        ({"num_gpu_blocks_override": 2, "block_size": 1}, "1 usable slot"),
     ],
 )
 def test_engine_options_are_refused_in_one_sentence(options: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         LLM("tiny", **options)
     assert "\n" not in str(caught.value)
+    assert not str(caught.value).endswith("..")
 
 
 def test_the_pool_may_be_given_in_blocks_tokens_or_bytes(engine: Make) -> None:
@@ -221,6 +229,8 @@ def test_unknown_sampling_values_are_refused() -> None:
         ({"top_k": -2}, "top_k"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"min_tokens": 9, "max_tokens": 3}, "min_tokens=9"),
+        ({"stop": ["a"]}, "no option 'stop'; did you mean 'stop_token_ids'"),
+        ({"stop_token_ids": 5}, "stop_token_ids must be a list"),
         ({"temprature": 1}, "no option 'temprature'; did you mean 'temperature'"),
         ({"temperature": "hot"}, "temperature must be int or float, not 'hot'"),
         ({"stop_token_ids": ["a"]}, "stop_token_ids must be int, not 'a'"),
@@ -251,3 +261,31 @@ def test_chat_uses_the_models_template(engine: Make) -> None:
     (output,) = llm.chat(messages, GREEDY)
     assert output.prompt_token_ids == llm.get_tokenizer().encode(text, add_special_tokens=False)
     assert len(llm.chat([messages, messages], GREEDY)) == 2
+
+
+def test_loaded_weights_are_taken_as_they_are(engine: Make, tiny: LoadedModel) -> None:
+    assert LLM(tiny, dtype="float32", num_gpu_blocks_override=20).loaded is tiny
+    for options, words in (({"dtype": "bfloat16"}, "bfloat16"), ({"load_format": "dummy"}, "loaded already")):
+        with pytest.raises(ConfigError, match=words):
+            LLM(tiny, num_gpu_blocks_override=20, **options)
+
+
+def test_a_priority_that_is_no_integer_harms_nobody(engine: Make) -> None:
+    llm = engine(scheduling_policy="priority", max_num_seqs=1)
+    llm.add_request("one", [1, 2], GREEDY)
+    with pytest.raises(RequestError, match="'two' has priority 'high'; give it an integer"):
+        llm.add_request("two", [1, 2], GREEDY, priority="high")
+    llm.add_request("three", [1, 2], GREEDY, priority=-1)
+    assert set(drain(llm)) == {"one", "three"}
+
+
+def test_prompts_and_params_of_the_wrong_kind(engine: Make) -> None:
+    llm = engine()
+    for prompts, params, words in (
+        (None, GREEDY, "not NoneType"),
+        ("abc", "greedy", "sampling_params must be a SamplingParams or a list of them, not 'greedy'"),
+        (["abc"], [GREEDY, GREEDY], "1 prompts came with 2 sampling_params"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            llm.generate(prompts, params)
+    assert not llm.has_unfinished_requests()

@@ -111,7 +111,7 @@ def test_a_journal_of_no_acts_is_refused() -> None:
 def test_an_act_about_nobody_is_named() -> None:
     kv = KVManager(9, 4)
     kv.journal.append(acts.Admit(1, "ghost", 0))
-    with pytest.raises(JournalError, match=r"act 1 .* names 'ghost', which no earlier act opened"):
+    with pytest.raises(JournalError, match=r"act 1.* names 'ghost', which no earlier act opened"):
         kv.journal.fold()
 
 
@@ -316,3 +316,29 @@ def test_a_difference_folded_away_is_still_one() -> None:
             run(kv, f"r{number}", [9])
     assert list(mine.journal) == list(yours.journal)
     assert first_difference(mine.journal, yours.journal) is not None
+
+
+def test_files_without_identities_are_compared_by_where_the_same_one_appears_again(tmp_path: Path) -> None:
+    journal = busy(asynchronous=True).kv.journal
+    for name in ("one", "two"):
+        journal.save(tmp_path / name)
+    one, two = Journal.load(tmp_path / "one"), Journal.load(tmp_path / "two")
+    assert first_difference(one, two) is None
+    assert first_difference(one, journal) is None
+    other = KVManager(9, 4)
+    run(other, "a", [1, 2, 3, 4])
+    assert first_difference(one, other.journal) is not None
+
+
+def test_no_error_text_tells_a_salt_or_an_identity() -> None:
+    salt = "canary-salt-5150"
+    mine, yours = KVManager(9, 4), KVManager(9, 4)
+    begin(mine, "a", [1, 2, 3, 4, 5], salt=salt)
+    begin(yours, "a", [1, 2, 3, 4, 5], salt="another")
+    assert "differs" in (first_difference(mine.journal, yours.journal) or "")
+    assert "canary" not in repr(list(mine.journal))
+    assert "space" not in (first_difference(mine.journal, yours.journal) or "")
+    mine.journal.append(acts.Publish(1, "ghost", (1, 2), (b"canary",)))
+    with pytest.raises(JournalError) as caught:
+        mine.journal.fold()
+    assert "canary" not in str(caught.value)

@@ -9,6 +9,7 @@ from model_free import begin, end, examples, run
 from pellucid.kv import KVManager
 from pellucid.kv.acts import Lookup, LookupKind, Miss, MissReason
 from pellucid.kv.ledger import MissLedger
+from pellucid.kv.manager import Writing
 from pellucid.kv.snapshot import HitCount
 
 
@@ -158,3 +159,28 @@ def test_asked_is_hit_plus_missed_whatever_happens(
     hits, missed = kv.snapshot().hits, kv.snapshot().missed
     assert sum(count.asked - count.hit for count in hits.values()) == sum(missed.values())
     assert sum(count.requests for count in hits.values()) == len(requests)
+
+
+def test_what_left_before_it_was_computed_is_withdrawn() -> None:
+    kv = KVManager(9, 4)
+    kv.begin_step()
+    table = kv.open("w", [1, 2, 3, 4, 5])
+    kv.admit(table, kv.match(table), 5)
+    kv.launch(["w"], (5,))
+    kv.close(table, "abort", Writing(1, 0, 5))
+    kv.commit(1, [])
+    run(kv, "x", [1, 2, 3, 4, 5])
+    assert "block 0 was withdrawn at step 1, as w left before computing it" in str(kv.explain("x"))
+    run(kv, "y", [1, 2, 3, 4, 5])
+    assert kv.explain("y").hit == 4  # x has computed it
+
+
+def test_an_old_loss_is_forgotten_when_the_content_is_back() -> None:
+    kv = KVManager(3, 4)
+    run(kv, "a", [1, 2, 3, 4])
+    run(kv, "b", [9] * 8)
+    run(kv, "c", [1, 2, 3, 4])
+    assert "evicted at step 2 for b" in str(kv.explain("c"))
+    run(kv, "d", [8] * 8)
+    run(kv, "e", [1, 2, 3, 4])
+    assert "evicted at step 4 for d" in str(kv.explain("e"))

@@ -9,8 +9,7 @@ from pellucid.attention.base import AttentionBackend
 from pellucid.attention.layout import StepLayout
 from pellucid.attention.storage import KVStorage
 from pellucid.errors import ConfigError
-
-MAX_BLOCK_SIZE = 256
+from pellucid.kv.block import check_block_size
 
 
 class ReferenceAttention(AttentionBackend):
@@ -23,8 +22,7 @@ class ReferenceAttention(AttentionBackend):
     name = "reference"
 
     def check(self, block_size: int, head_dim: int, heads: int, kv_heads: int) -> None:
-        if not 1 <= block_size <= MAX_BLOCK_SIZE or block_size & (block_size - 1):
-            raise ConfigError(f"block_size must be a power of two from 1 to {MAX_BLOCK_SIZE}, not {block_size}.")
+        check_block_size(block_size)
         if head_dim < 1 or kv_heads < 1 or heads < 1 or heads % kv_heads:
             raise ConfigError(
                 f"{heads} query heads of {head_dim} numbers cannot share {kv_heads} KV heads evenly; "

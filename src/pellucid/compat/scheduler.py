@@ -19,7 +19,7 @@ class Request(Part):
     def __init__(self, request_id: str, sequence: Sequence) -> None:
         self._sequence = sequence
         self.request_id = request_id
-        self.priority = sequence.priority
+        self.priority = sequence.request.priority
         self.num_prompt_tokens = sequence.prompt_len
         self.prompt_token_ids = list(sequence.request.prompt)
 

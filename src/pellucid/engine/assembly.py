@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
+
 from pellucid.attention import KVStorage, attention_backend
 from pellucid.engine.config import SchedulerConfig
 from pellucid.engine.core import EngineCore
 from pellucid.engine.memory import PoolSize, pool_size
 from pellucid.engine.options import EngineOptions
 from pellucid.engine.scheduler import Scheduler
+from pellucid.errors import ConfigError
 from pellucid.kv.manager import KVManager
 from pellucid.kv.memory import PoolMemory
 from pellucid.kv.reader import KVReader
@@ -33,9 +36,13 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
 
     Raises `ConfigError` and `ModelError`, whatever can be known beforehand before weights are read.
     """
-    device = loaded.model.device if loaded else parse_device("cpu" if options.device == "auto" else options.device)
-    dtype = loaded.model.dtype if loaded else parse_dtype(options.dtype, device)
-    checkpoint = None if loaded else find(options.model, load_format=options.load_format, seed=options.seed)
+    device = parse_device("cpu" if options.device == "auto" else options.device)
+    if device.type != "cpu":
+        raise ConfigError(f"device {options.device!r} is not supported yet: this version runs on the CPU.")
+    dtype = parse_dtype(options.dtype, device)
+    if loaded is not None:
+        dtype = _same_dtype(options, loaded, dtype)
+    checkpoint = None if loaded else find(options.model, seed=options.seed)
     source = loaded or checkpoint
     assert source is not None
     config = source.config
@@ -58,6 +65,17 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
         pool=pool,
         loaded=loaded,
     )
+
+
+def _same_dtype(options: EngineOptions, loaded: LoadedModel, asked: torch.dtype) -> torch.dtype:
+    """Weights that are here already are taken as they are, so options may not ask for others."""
+    if options.load_format != "auto":
+        raise ConfigError(f"load_format={options.load_format!r} has no meaning for weights that are loaded already.")
+    if options.dtype != "auto" and asked != loaded.model.dtype:
+        raise ConfigError(
+            f"dtype={options.dtype!r}, and the loaded weights are {loaded.model.dtype}; load them anew by name."
+        )
+    return loaded.model.dtype
 
 
 def _scheduler(options: EngineOptions, pool: PoolSize, eos: tuple[int, ...], vocab_size: int) -> Scheduler:

@@ -18,8 +18,7 @@ class Draft:
         self.samples: list[bool] = []
         self.admitted: list[Admission] = []
         self.new_blocks: dict[int, tuple[int, ...]] = {}
-        self.preempted: list[Sequence] = []
-        self.stalled = False  # a running request waits for fenced blocks
+        self.pressed = False  # a running request wanted blocks that were not there: nobody is admitted
 
     def schedule(self, sequence: Sequence, start: int, count: int, blocks: tuple[int, ...]) -> None:
         """Add a row that computes ``count`` tokens from ``start`` on, in ``blocks`` besides those it has."""

@@ -73,6 +73,11 @@ def _num_blocks(options: EngineOptions, block_bytes: int, bound: int, memory: in
 
 def _max_model_len(options: EngineOptions, num_blocks: int, model_max_len: int) -> int:
     room = (num_blocks - 1) * options.block_size
+    if room < 2:
+        raise ConfigError(
+            f"a pool of {room} usable slot cannot hold a prompt and its KV; give it more blocks, or larger ones than "
+            f"block_size={options.block_size}."
+        )
     asked = options.max_model_len
     if asked is None:
         return min(model_max_len, room)

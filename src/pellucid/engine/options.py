@@ -64,7 +64,9 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
         try:
             return msgspec.convert(options, cls)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{where}: {error}.") from error
+            if isinstance(error.__cause__, ConfigError):
+                raise error.__cause__ from None
+            raise ConfigError(f"{where}: {error}.") from None
 
     def __post_init__(self) -> None:
         sizes = ("num_gpu_blocks_override", "kv_cache_tokens", "kv_cache_memory_bytes")
@@ -74,5 +76,9 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
         for name in given:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        if self.load_format not in ("auto", "dummy"):
+            raise ConfigError(f"load_format must be 'auto' or 'dummy', not {self.load_format!r}.")
+        if self.journal_capacity is not None and self.journal_capacity < 1:
+            raise ConfigError(f"journal_capacity must be at least 1 act, not {self.journal_capacity}; None keeps all.")
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ConfigError(f"gpu_memory_utilization must lie in (0, 1], not {self.gpu_memory_utilization}.")

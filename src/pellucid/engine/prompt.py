@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from pellucid.errors import RequestError
@@ -34,6 +34,8 @@ def parse(prompt: Any, tokenizer: Encoder | None) -> Prompt:
         if wrong := [key for key in prompt if key not in KEYS]:
             raise RequestError(f"a prompt has no field {wrong[0]!r}; known fields: {', '.join(KEYS)}.")
         salt = prompt.get("cache_salt")
+        if not isinstance(salt, str | None):
+            raise RequestError(f"cache_salt must be a string, not {salt!r}.")
         prompt = prompt.get("prompt_token_ids", prompt.get("prompt"))
     if isinstance(prompt, str):
         if tokenizer is None:
@@ -56,4 +58,6 @@ def listed(prompts: Any) -> list[Any]:
     """One prompt or many, as a list. An empty list is no prompts."""
     if isinstance(prompts, str | Mapping) or (is_token_ids(prompts) and len(prompts)):
         return [prompts]
-    return list(prompts)
+    if isinstance(prompts, Iterable) and not isinstance(prompts, bytes):
+        return list(prompts)
+    raise RequestError(f"prompts are one prompt or a list of them, not {type(prompts).__name__}.")

@@ -30,10 +30,11 @@ class Progress(NamedTuple):
 
 
 class Launched(NamedTuple):
-    """A plan whose result has not come yet, with the sequences behind its rows."""
+    """A plan whose result has not come yet, with the sequences behind its rows, and their rows by handle."""
 
     plan: StepPlan
     sequences: list[Sequence]
+    rows: dict[int, int]
 
 
 class Scheduler:
@@ -59,11 +60,12 @@ class Scheduler:
     def add(self, request: Request) -> Sequence:
         """Queue a request.
 
-        Raises `RequestError`, before anything is allocated: an empty prompt, one of ``max_model_len``
-        tokens or more, a token id outside the vocabulary, a request that can never fit the pool, or
+        Raises `RequestError`, before anything is allocated: a name that is no printable string, a
+        priority that is no integer, an empty prompt, one of ``max_model_len`` tokens or more, a token id
+        that is no integer or outside the vocabulary, a request that can never fit the pool, or
         (`DuplicateRequest`) the name of a live request.
         """
-        self._check_name(request.name)
+        self._check_name(request)
         limit = self._limit(request)
         self._check_tokens(request)
         self._check_fit(request, limit)
@@ -107,13 +109,14 @@ class Scheduler:
         """Plan one step: running requests first, then waiting ones from the head of the queue."""
         draft = Draft(self.kv.begin_step(), self.config.max_num_batched_tokens)
         self._schedule_running(draft)
-        if not draft.preempted and not draft.stalled:
+        if not draft.pressed:
             self._schedule_waiting(draft)
         if not draft.sequences:
             return StepPlan(draft.step, (), (), (), (), (), (), (), ())
         plan = draft.plan(self._released)
         self._released = []
-        self.launched.append(Launched(plan, draft.sequences))
+        rows = {handle: row for row, handle in enumerate(plan.handles)}
+        self.launched.append(Launched(plan, draft.sequences, rows))
         self.kv.launch([sequence.name for sequence in draft.sequences], plan.counts)
         return plan
 
@@ -122,7 +125,7 @@ class Scheduler:
 
         Raises `InvariantViolation` if the result belongs to another plan.
         """
-        plan, sequences = self.launched.popleft()
+        plan, sequences, _ = self.launched.popleft()
         if plan.step != result.step or sum(plan.samples) != len(result.tokens):
             raise InvariantViolation(
                 f"result of step {result.step} with {len(result.tokens)} tokens does not answer the plan of "
@@ -167,7 +170,7 @@ class Scheduler:
                     return
                 blocks = self.kv.extend(sequence.table, start + count)
             if blocks is None:  # a further victim would gain nothing before the next commit gives enough
-                draft.stalled = True
+                draft.pressed = True
             else:
                 draft.schedule(sequence, start, count, blocks)
             row += 1
@@ -202,7 +205,7 @@ class Scheduler:
         self.kv.preempt(victim.table, by.table, self._writing(victim))
         self._released.append(victim.handle)
         self.waiting.put_back(victim)
-        draft.preempted.append(victim)
+        draft.pressed = True
         return position < row
 
     # -- the end of a request ----------------------------------------------------------------------
@@ -224,18 +227,20 @@ class Scheduler:
     def _writing(self, sequence: Sequence) -> Writing | None:
         """What launched steps still write to ``sequence``'s blocks, until the last of them is committed."""
         writing: Writing | None = None
-        for plan, sequences in self.launched:
-            if sequence in sequences:
-                row = sequences.index(sequence)
+        for plan, _, rows in self.launched:
+            if (row := rows.get(sequence.handle)) is not None:
                 start = writing.start if writing else plan.starts[row]
                 writing = Writing(plan.step, start, plan.starts[row] + plan.counts[row])
         return writing
 
     # -- refusals ----------------------------------------------------------------------------------
 
-    def _check_name(self, name: str) -> None:
+    def _check_name(self, request: Request) -> None:
+        name = request.name
         if not (isinstance(name, str) and name and name.isprintable()):
             raise RequestError(f"a request's name must be a string of printable characters, not {name!r}.")
+        if type(request.priority) is not int:
+            raise RequestError(f"request {name!r} has priority {request.priority!r}; give it an integer.")
 
     def _limit(self, request: Request) -> int:
         """The most tokens, prompt and output, that the request can come to."""
@@ -255,12 +260,12 @@ class Scheduler:
             raise RequestError(f"request {request.name!r} has a prompt with something else than integer token ids.")
         vocab = self.config.vocab_size
         top = 2**63 if vocab is None else vocab
+        bounds = f"outside the model's vocabulary of {vocab}" if vocab else "which no model has"
         for what, tokens in (("prompt", request.prompt), ("stop_token_ids", request.sampling.stop_token_ids)):
             if tokens and (min(tokens) < 0 or max(tokens) >= top):
                 wrong = next(token for token in tokens if not 0 <= token < top)
                 raise RequestError(
-                    f"request {request.name!r} has token id {wrong} in its {what}, outside the model's vocabulary "
-                    f"of {top} (ids 0 to {top - 1})."
+                    f"request {request.name!r} has token id {wrong} in its {what}, {bounds} (ids 0 to {top - 1})."
                 )
 
     def _check_fit(self, request: Request, limit: int) -> None:

@@ -10,18 +10,17 @@ class Sequence:
     """The scheduler's view of one submission.
 
     ``tokens`` are all known ids, prompt then output, and the very list that ``table`` reads.
-    ``pending`` counts tokens that launched steps will sample and nobody has seen yet: ``horizon``
-    (known + pending) is what the next plan may count on. No step is planned past ``limit`` tokens.
+    ``pending`` counts tokens that launched steps will sample and nobody has seen yet: known and
+    pending together are what the next plan may count on. No step is planned past ``limit`` tokens.
+    ``handle`` is unique per submission, in order of arrival.
     """
 
     __slots__ = (
-        "arrival",
         "finish_reason",
         "handle",
         "limit",
         "name",
         "pending",
-        "priority",
         "prompt_len",
         "request",
         "stop_from",
@@ -37,8 +36,6 @@ class Sequence:
         self.request = request
         self.name = request.name
         self.handle = handle
-        self.arrival = handle
-        self.priority = request.priority
         self.tokens = tokens
         self.table = table
         self.prompt_len = len(request.prompt)
@@ -71,4 +68,4 @@ class Sequence:
     @property
     def rank(self) -> tuple[int, int]:
         """Order under the priority policy: the smaller goes first, the largest is the victim."""
-        return (self.priority, self.arrival)
+        return (self.request.priority, self.handle)

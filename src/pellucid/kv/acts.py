@@ -10,12 +10,16 @@ import enum
 
 from msgspec import Struct
 
+SECRET_FIELDS = ("space", "identities")
+"""They are hashes of what a request brought along; whoever guesses it could test the guess."""
+
 
 class MissReason(enum.StrEnum):
     """Why a queried token was not found (each has exactly one)."""
 
     NEVER_SEEN = "never seen"
     EVICTED = "evicted"
+    WITHDRAWN = "withdrawn"  # its request left before it was computed
     LAST_BLOCK = "last-block rule"  # at least one token must be computed
     SHORT = "shorter than a block"
     NAMESPACE = "other salt or adapter"
@@ -34,7 +38,8 @@ class LookupKind(enum.StrEnum):
 class Miss(Struct, frozen=True, gc=False, omit_defaults=True):
     """A run of ``tokens`` queried tokens, from logical block ``block`` on, that missed for one reason.
 
-    For an eviction, ``step`` and ``by`` say when the block was given up and for whose request.
+    For an eviction, ``step`` and ``by`` say when the block was given up and for whose request; for a
+    withdrawal, when and by which request.
     """
 
     reason: MissReason
@@ -50,8 +55,14 @@ class Act(Struct, frozen=True, gc=False, tag_field="act", tag=str.lower):
     step: int
 
 
+def told(act: Act) -> str:
+    """``act`` for an error message: everything but identities and namespaces."""
+    fields = ", ".join(f"{name}={getattr(act, name)!r}" for name in act.__struct_fields__ if name not in SECRET_FIELDS)
+    return f"{type(act).__name__}({fields})"
+
+
 class Open(Act, frozen=True, gc=False):
-    """A request of ``tokens`` prompt tokens joined the waiting queue in namespace ``space``."""
+    """A request of ``tokens`` prompt tokens joined the waiting queue; ``space`` is its namespace, hashed."""
 
     request: str
     tokens: int

@@ -5,8 +5,21 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+from pellucid.errors import ConfigError
+
 RESERVED_BLOCK = 0
 """Block 0 is never handed out: padding rows write there."""
+
+
+MAX_BLOCK_SIZE = 256
+
+
+def check_block_size(block_size: int) -> None:
+    """Raise `ConfigError` unless ``block_size`` is a power of two from 1 to ``MAX_BLOCK_SIZE``."""
+    if not 1 <= block_size <= MAX_BLOCK_SIZE or block_size & (block_size - 1):
+        raise ConfigError(
+            f"block_size {block_size} is not supported; choose a power of two from 1 to {MAX_BLOCK_SIZE}."
+        )
 
 
 class BlockState(enum.StrEnum):

@@ -44,6 +44,8 @@ class Explanation(Struct, frozen=True):
         match miss.reason:
             case MissReason.EVICTED:
                 return f"{where} {be} evicted at step {miss.step} for {miss.by}"
+            case MissReason.WITHDRAWN:
+                return f"{where} {be} withdrawn at step {miss.step}, as {miss.by} left before computing it"
             case MissReason.SHORT:
                 rest = "token is" if miss.tokens == 1 else f"{miss.tokens} tokens are"
                 return f"the last {rest} shorter than a block of {self.block_size}"

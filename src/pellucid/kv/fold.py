@@ -96,9 +96,13 @@ class Fold:
         try:
             _APPLY[type(act)](self, act)
         except KeyError as error:
-            raise JournalError(f"act {self.acts} ({act}) names {error}, which no earlier act opened.") from error
+            raise JournalError(
+                f"act {self.acts}, {acts.told(act)}, names {error}, which no earlier act opened."
+            ) from error
         except (IndexError, ValueError) as error:
-            raise JournalError(f"act {self.acts} ({act}) cannot follow the acts before it ({error}).") from error
+            raise JournalError(
+                f"act {self.acts}, {acts.told(act)}, cannot follow the acts before it ({error})."
+            ) from error
 
     def snapshot(self) -> Snapshot:
         base = self._base.pool

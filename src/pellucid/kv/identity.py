@@ -29,6 +29,11 @@ def namespace(salt: str | None, adapter: tuple[str, str] | None) -> bytes:
     return b"".join(tag + struct.pack("<Q", len(text)) + text for tag, text in encoded)
 
 
+def space_id(space: bytes) -> bytes:
+    """A namespace as the journal knows it: hashed, and empty if there is none."""
+    return hashlib.sha256(space).digest() if space else space
+
+
 def identity(parent: bytes, tokens: Sequence[int], space: bytes) -> bytes:
     """The 32-byte identity of a block of ``tokens`` in namespace ``space`` that follows ``parent``."""
     frame = struct.pack(f"<QQ{len(tokens)}q", len(space), len(tokens), *tokens)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from pellucid.errors import InvariantViolation
+from pellucid.kv.acts import told
 from pellucid.kv.block import RESERVED_BLOCK, BlockState
 from pellucid.kv.fold import Fold
 from pellucid.kv.identity import ROOT, identity
@@ -199,7 +200,7 @@ class Auditor:
                 for fault in self._trail.follow(act):
                     yield Violation(*fault)
             except (LookupError, ValueError) as error:  # an act that cannot follow the ones before it
-                yield Violation("I12", f"{act} cannot be folded ({error!r}).", ())
+                yield Violation("I12", f"{told(act)} cannot be folded ({error}).", ())
         self._read = len(self._kv.journal)
 
     def _check_memory(self) -> Iterator[Violation]:

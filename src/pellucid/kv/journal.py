@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from pellucid.errors import JournalError
-from pellucid.kv.acts import AnyAct, Open, Publish
+from pellucid.kv.acts import AnyAct, Open, Publish, told
 from pellucid.kv.fold import Fold
 from pellucid.kv.snapshot import PoolView, Snapshot
 
@@ -43,6 +43,7 @@ class Journal:
         if capacity is not None and capacity < 1:
             raise JournalError(f"a journal's capacity must be at least 1 act, not {capacity}; None is unbounded.")
         self.capacity = capacity
+        self.veiled = False  # read from a file that does not show identities
         self._base = Fold(base)
         self._acts: list[AnyAct] = []
         self.append = self._acts.append
@@ -73,8 +74,9 @@ class Journal:
     def since(self, number: int) -> Sequence[AnyAct]:
         """The acts after act ``number``. Raises `JournalError` if some of them are folded away."""
         if number < self.folded:
+            keeps = f"keeps {self.capacity} acts" if self.capacity else f"begins after act {self.folded}"
             raise JournalError(
-                f"acts {number + 1} to {self.folded} were folded away; this journal keeps {self.capacity} acts: "
+                f"acts {number + 1} to {self.folded} were folded away; this journal {keeps}: "
                 "read it more often or give it more capacity."
             )
         return self._acts[number - self.folded :]
@@ -105,7 +107,8 @@ class Journal:
         test; unless ``show_identities``, they are written under a key that is thrown away: equal
         stays equal within the file and nothing more is told.
         """
-        show: Show = (lambda value: value) if show_identities else _Veil()
+        show_identities = show_identities and not self.veiled
+        show: Show = _plainly if show_identities else _Veil()
         header = Header(base=_veil_snapshot(self.base, show), acts=len(self._acts), shows_identities=show_identities)
         encode = msgspec.json.Encoder().encode
         with Path(path).open("wb") as file:
@@ -119,6 +122,7 @@ class Journal:
         with Path(path).open("rb") as file:
             header = _read_header(path, file.readline())
             journal = cls(header.base)
+            journal.veiled = not header.shows_identities
             decoder = msgspec.json.Decoder(AnyAct)
             for number, line in enumerate(file, start=2):
                 try:
@@ -131,16 +135,24 @@ class Journal:
 
 
 def first_difference(left: Journal, right: Journal) -> str | None:
-    """None if two journals tell the same story (invariant I13), else where they part and how."""
+    """None if two journals tell the same story (invariant I13), else where they part and how.
+
+    Identities are compared as such, unless one journal was saved without them: then only by where
+    the same one appears again.
+    """
     if _geometry(left.base) != _geometry(right.base):
         return f"the pools differ: {_geometry(left.base)} and {_geometry(right.base)}."
     start = max(left.folded, right.folded)
-    if start > min(len(left), len(right)) or left.fold(start) != right.fold(start):
+    by_place = left.veiled or right.veiled
+    show_left, show_right = (_Numbers(), _Numbers()) if by_place else (_plainly, _plainly)
+    if start > min(len(left), len(right)) or _veil_snapshot(left.fold(start), show_left) != _veil_snapshot(
+        right.fold(start), show_right
+    ):
         return f"they differ before act {start + 1}, in acts that one of them has folded away."
     pairs = zip(left.since(start), right.since(start), strict=False)
     for number, (mine, yours) in enumerate(pairs, start=start + 1):
-        if mine != yours:
-            return f"act {number} differs: {mine} and {yours}."
+        if _veil_act(mine, show_left) != _veil_act(yours, show_right):
+            return f"act {number} differs: {told(mine)} and {told(yours)}."
     if len(left) != len(right):
         return f"one journal ends after act {min(len(left), len(right))}, the other after {max(len(left), len(right))}."
     return None
@@ -160,6 +172,20 @@ def _read_header(path: str | Path, line: bytes) -> Header:
             f"{path} is {header.format} version {header.version}, not pellucid.journal version {VERSION}."
         )
     return header
+
+
+def _plainly(value: bytes) -> bytes:
+    return value
+
+
+class _Numbers:
+    """Stands for a value by how many others came before it."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, bytes] = {}
+
+    def __call__(self, value: bytes) -> bytes:
+        return self._numbers.setdefault(value, str(len(self._numbers)).encode()) if value else value
 
 
 class _Veil:

@@ -14,12 +14,13 @@ from pellucid.kv.prefix import PrefixIndex
 from pellucid.kv.snapshot import HitCount
 from pellucid.kv.table import BlockTable
 
-REMEMBERED_EVICTIONS = 65_536
+REMEMBERED_LOSSES = 65_536
 
 
-class Eviction(NamedTuple):
-    """When a content was given up, and for whose request."""
+class Loss(NamedTuple):
+    """Why a content can no longer be found, since when, and on whose account."""
 
+    reason: MissReason
     step: int
     by: str
 
@@ -27,26 +28,37 @@ class Eviction(NamedTuple):
 class MissLedger:
     """Counts lookups and explains their misses.
 
-    It remembers the identities of the last ``remembered`` evicted blocks. Once it has had to forget
-    one, it no longer claims that anything was never seen: the reason becomes "unknown".
+    It remembers the identities of the last ``remembered`` lost blocks. Once it has had to forget one,
+    it no longer claims that anything was never seen: the reason becomes "unknown".
     """
 
-    def __init__(self, index: PrefixIndex, remembered: int = REMEMBERED_EVICTIONS) -> None:
+    def __init__(self, index: PrefixIndex, remembered: int = REMEMBERED_LOSSES) -> None:
         self._index = index
         self._remembered = remembered
-        self._evicted: OrderedDict[bytes, Eviction] = OrderedDict()
+        self._lost: OrderedDict[bytes, Loss] = OrderedDict()
         self._forgot = False
         self.hits: dict[LookupKind, HitCount] = {}
         self.missed: dict[MissReason, int] = {}
         self.evictions = 0
 
+    def published(self, identity: bytes) -> None:
+        """A block with this content can be found from now on."""
+        self._lost.pop(identity, None)
+
     def evicted(self, identity: bytes, step: int, by: str) -> None:
-        """A block with this content has been given up."""
+        """A block with this content has been given up for the request ``by``."""
         self.evictions += 1
-        self._evicted[identity] = Eviction(step, by)
-        self._evicted.move_to_end(identity)
-        if len(self._evicted) > self._remembered:
-            self._evicted.popitem(last=False)
+        self._lose(identity, Loss(MissReason.EVICTED, step, by))
+
+    def withdrawn(self, identity: bytes, step: int, by: str) -> None:
+        """A block with this content was not computed after all: its request ``by`` left before."""
+        self._lose(identity, Loss(MissReason.WITHDRAWN, step, by))
+
+    def _lose(self, identity: bytes, loss: Loss) -> None:
+        self._lost[identity] = loss
+        self._lost.move_to_end(identity)
+        if len(self._lost) > self._remembered:
+            self._lost.popitem(last=False)
             self._forgot = True
 
     def count(self, lookup: Lookup) -> None:
@@ -70,8 +82,8 @@ class MissLedger:
         size = table.block_size
         if identity in self._index:  # findable and yet not hit: it ends with the request's last token
             return Miss(MissReason.LAST_BLOCK, size, block)
-        if (eviction := self._evicted.get(identity)) is not None:
-            return Miss(MissReason.EVICTED, size, block, eviction.step, eviction.by)
+        if (loss := self._lost.get(identity)) is not None:
+            return Miss(loss.reason, size, block, loss.step, loss.by)
         if self._index.elsewhere(table.plain_chain(block + 1)[block], table.space):
             return Miss(MissReason.NAMESPACE, size, block)
         return Miss(MissReason.UNKNOWN if self._forgot else MissReason.NEVER_SEEN, size, block)

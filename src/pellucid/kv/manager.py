@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pellucid.errors import ConfigError, DuplicateRequest, FinishedRequest, InvariantViolation, UnknownRequest
+from pellucid.errors import DuplicateRequest, FinishedRequest, InvariantViolation, UnknownRequest
 from pellucid.kv import acts
-from pellucid.kv.block import Block, Content
+from pellucid.kv.block import Block, Content, check_block_size
 from pellucid.kv.explain import Explanation
-from pellucid.kv.identity import ROOT, namespace
+from pellucid.kv.identity import ROOT, namespace, space_id
 from pellucid.kv.journal import Journal
 from pellucid.kv.ledger import MissLedger
 from pellucid.kv.pool import BlockPool
@@ -69,8 +69,7 @@ class KVManager:
         journal_capacity: int | None = JOURNAL_CAPACITY,
         verify_hits: bool = False,
     ) -> None:
-        if not 1 <= block_size <= 256 or block_size & (block_size - 1):
-            raise ConfigError(f"block_size {block_size} is not supported; choose a power of two from 1 to 256.")
+        check_block_size(block_size)
         self.block_size = block_size
         self.prefix_caching = enable_prefix_caching
         self.pool = BlockPool(num_blocks, reuse_policy)
@@ -111,7 +110,7 @@ class KVManager:
         table = BlockTable(name, tokens, self.block_size, namespace(salt, adapter), skip_lookup=skip_lookup)
         self._tables[name] = table
         self._finished.pop(name, None)
-        self.journal.append(acts.Open(self.step, name, len(tokens), table.space))
+        self.journal.append(acts.Open(self.step, name, len(tokens), space_id(table.space)))
         return table
 
     def match(self, table: BlockTable) -> PrefixHit:
@@ -193,6 +192,7 @@ class KVManager:
             parent = identities[i - 1] if i else ROOT
             known = tuple(tokens[i * size : (i + 1) * size])
             self.pool.publish(table.blocks[i], Content(identities[i], parent, known, table.space, plain[i]))
+            self.ledger.published(identities[i])
         table.published = full
         table.publish_at = (full + 1) * size
         ids = tuple(block.id for block in table.blocks[first:full])
@@ -291,6 +291,9 @@ class KVManager:
 
     def _unpublish(self, table: BlockTable, blocks: list[Block]) -> None:
         if blocks:
+            for block in blocks:
+                assert block.content is not None
+                self.ledger.withdrawn(block.content.identity, self.step, table.name)
             self.pool.unpublish(blocks)
             self.journal.append(acts.Unpublish(self.step, table.name, tuple(block.id for block in blocks)))
 

@@ -15,7 +15,6 @@ from rich.status import Status
 
 OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("dtype", str, "auto, float32, bfloat16 or float16 (auto: float32 on a CPU)"),
-    ("device", str, "cpu or cuda"),
     ("block-size", int, "tokens per block (16)"),
     (
         "num-gpu-blocks-override",
@@ -78,7 +77,15 @@ def prove(
 @contextmanager
 def _working(model: str) -> Iterator[Callable[[str, int], None]]:
     """Says on a terminal's stderr what is going on, in place of the engines' own lines."""
-    logging.getLogger("pellucid").addHandler(logging.NullHandler())
+    silence = logging.NullHandler()
+    logging.getLogger("pellucid").addHandler(silence)
+    try:
+        yield from _telling(model)
+    finally:
+        logging.getLogger("pellucid").removeHandler(silence)
+
+
+def _telling(model: str) -> Iterator[Callable[[str, int], None]]:
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda about, step: None

@@ -57,7 +57,7 @@ class LoadedModel:
     source: str
 
 
-def find(spec: str, *, load_format: str = "auto", seed: int = 0) -> Checkpoint:
+def find(spec: str, *, seed: int = 0) -> Checkpoint:
     """The checkpoint that ``spec`` names: ``smollm2-135m``, ``tiny``, a folder, a .gguf file or a hub id.
 
     Reads configuration only, so a KV pool can be sized before any weight is loaded.
@@ -77,7 +77,7 @@ def find(spec: str, *, load_format: str = "auto", seed: int = 0) -> Checkpoint:
     if path.suffix == ".gguf" or spec.startswith(("/", "./", "../", "~")):
         raise ModelNotFound(f"There is no file or folder {spec}; {FORMS}.")
     if re.fullmatch(r"[\w.-]+/[\w.-]+", spec):
-        return hub.checkpoint(spec, with_weights=load_format != "dummy")
+        return hub.HubCheckpoint(spec)
     raise ModelNotFound(f"{spec!r} is not a model that can be found; {FORMS}.")
 
 
@@ -99,7 +99,7 @@ def load(
     kind = parse_dtype(dtype, place)
     if load_format not in ("auto", "dummy"):
         raise ConfigError(f"load_format must be 'auto' or 'dummy', not {load_format!r}.")
-    checkpoint = find(spec, load_format=load_format, seed=seed) if isinstance(spec, str) else spec
+    checkpoint = find(spec, seed=seed) if isinstance(spec, str) else spec
     config = checkpoint.config
     weights = RandomWeights(tensor_shapes(config), seed) if load_format == "dummy" else checkpoint.weights()
     model = Model(config, weights, kind, place)

@@ -46,6 +46,8 @@ class SamplingParams(metaclass=_Checked):
     skip_reading_prefix_cache: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.stop_token_ids, Iterable | None):
+            raise RequestError(f"stop_token_ids must be a list of token ids, not {self.stop_token_ids!r}.")
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
         for name in ("temperature", "top_p", "min_p"):
             _require_number(name, getattr(self, name), (int, float))
