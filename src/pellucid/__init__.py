@@ -29,6 +29,9 @@ __all__ = ["LLM", "CompletionOutput", "RequestOutput", "SamplingParams", "__vers
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'pellucid' has no attribute {name!r}")
+    from pellucid.threads import sleep_at_barriers
+
+    sleep_at_barriers()
     try:
         return getattr(importlib.import_module(_HOME[name]), name)
     except ModuleNotFoundError as error:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
 from pellucid import __version__
 from pellucid.errors import PellucidError, missing_extra
+from pellucid.threads import sleep_at_barriers
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status. A refusal is one sentence on stderr and status 2."""
-    # Before torch is loaded: its threads then sleep at barriers. Spinning ones cost a factor of five on a busy machine.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    sleep_at_barriers()
     arguments = _parser().parse_args(argv)
     try:
         return int(arguments.command(arguments))
