@@ -433,6 +433,18 @@ MANAGER = [
     ),
     Mutant(
         "kv/manager.py",
+        "self.ledger.withdrawn(block.content.identity, self.step, table.name)",
+        "pass",
+        "a withdrawn block is reported as 'never seen'",
+    ),
+    Mutant(
+        "kv/manager.py",
+        "self.journal.append(acts.Open(self.step, name, len(tokens), space_id(table.space)))",
+        "self.journal.append(acts.Open(self.step, name, len(tokens), table.space))",
+        "the journal holds the salt itself",
+    ),
+    Mutant(
+        "kv/manager.py",
         "table.publish_at = NEVER",
         "pass",
         "nothing: a returned table keeps the mark at which it would publish",
@@ -522,16 +534,26 @@ PREFIX = [
 ]
 
 LEDGER = [
+    Mutant("kv/ledger.py", "self._lost.move_to_end(identity)", "pass", "content evicted again is forgotten too soon"),
     Mutant(
-        "kv/ledger.py", "self._evicted.move_to_end(identity)", "pass", "content evicted again is forgotten too soon"
+        "kv/ledger.py",
+        "if len(self._lost) > self._remembered:",
+        "if len(self._lost) >= self._remembered:",
+        "one lost block less than promised is remembered",
+    ),
+    Mutant("kv/ledger.py", "self._forgot = True", "pass", "claims 'never seen' of what it may have forgotten"),
+    Mutant(
+        "kv/ledger.py",
+        "self._lost.pop(identity, None)",
+        "pass",
+        "contents that are back crowd lost ones out of the memory",
     ),
     Mutant(
         "kv/ledger.py",
-        "if len(self._evicted) > self._remembered:",
-        "if len(self._evicted) >= self._remembered:",
-        "one eviction less than promised is remembered",
+        "self._lose(identity, Loss(MissReason.WITHDRAWN, step, by))",
+        "self._lose(identity, Loss(MissReason.EVICTED, step, by))",
+        "a withdrawn block is called evicted",
     ),
-    Mutant("kv/ledger.py", "self._forgot = True", "pass", "claims 'never seen' of what it may have forgotten"),
     Mutant(
         "kv/ledger.py",
         "self.hits[lookup.kind] = HitCount(count.requests + 1, count.asked + lookup.asked, count.hit + lookup.hit)",
@@ -612,15 +634,15 @@ JOURNAL = [
     ),
     Mutant(
         "kv/journal.py",
-        "show: Show = (lambda value: value) if show_identities else _Veil()",
-        "show: Show = (lambda value: value) if not show_identities else _Veil()",
+        "show: Show = _plainly if show_identities else _Veil()",
+        "show: Show = _plainly if not show_identities else _Veil()",
         "identities are written in the clear unless asked for",
     ),
     Mutant(
         "kv/journal.py",
         "return msgspec.structs.replace(act, space=show(act.space))",
         "return act",
-        "salts are written in the clear",
+        "salts are written as hashes that can be guessed and tested",
     ),
     Mutant(
         "kv/journal.py",
@@ -639,6 +661,18 @@ JOURNAL = [
         'if (header.format, header.version) != ("pellucid.journal", VERSION):',
         'if header.format != "pellucid.journal":',
         "a journal of an unknown version is read",
+    ),
+    Mutant(
+        "kv/journal.py",
+        "show_identities = show_identities and not self.veiled",
+        "pass",
+        "a veiled journal saved again calls its veils identities",
+    ),
+    Mutant(
+        "kv/journal.py",
+        "by_place = left.veiled or right.veiled",
+        "by_place = left.veiled and right.veiled",
+        "a journal and its own veiled copy differ",
     ),
     Mutant(
         "kv/journal.py", "if len(left) != len(right):", "if False:", "a journal that ends early tells the same story"
@@ -819,15 +853,17 @@ SCHEDULER = [
     ),
     Mutant(
         "engine/scheduler.py",
-        "if not draft.preempted and not draft.stalled:",
-        "if not draft.stalled:",
+        "draft.pressed = True",
+        "pass",
         "a step that pre-empts admits as well",
+        inside="_preempt",
     ),
     Mutant(
         "engine/scheduler.py",
-        "if not draft.preempted and not draft.stalled:",
-        "if not draft.preempted:",
+        "draft.pressed = True",
+        "pass",
         "the blocks that a running request waits for go to a new one",
+        inside="_schedule_running",
     ),
     Mutant(
         "engine/scheduler.py",
@@ -971,8 +1007,8 @@ SCHEDULER = [
     ),
     Mutant(
         "engine/scheduler.py",
-        "for plan, sequences in self.launched:",
-        "for plan, sequences in list(self.launched)[:1]:",
+        "for plan, _, rows in self.launched:",
+        "for plan, _, rows in list(self.launched)[:1]:",
         "of two steps that write to a request only the older is waited for",
     ),
     Mutant(
@@ -1056,8 +1092,8 @@ SEQUENCE = [
     ),
     Mutant(
         "engine/sequence.py",
-        "return (self.priority, self.arrival)",
-        "return (self.priority, -self.arrival)",
+        "return (self.request.priority, self.handle)",
+        "return (self.request.priority, -self.handle)",
         "of equal priorities the latest goes first",
     ),
 ]

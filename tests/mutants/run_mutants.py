@@ -73,14 +73,15 @@ def run_suite(mutant: Mutant | None) -> tuple[int, str]:
         environment = {**os.environ, "PYTHONPATH": str(package.parent), "PELLUCID_TEST_DEPTH": "1"}
         command = [sys.executable, str(SUITE), str(package), str(log), Path(mutant.file).stem if mutant else ""]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode not in STATUS:
+        last = _last(log)
+        if done.returncode not in STATUS or (done.returncode == 1 and not last.startswith(suite.FAILED)):
             raise SuiteError(f"the tests do not run with {mutant}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
-        return done.returncode, _last(log)
+        return done.returncode, last.removeprefix(suite.FAILED).removeprefix("tests/")
 
 
 def _last(log: Path) -> str:
     lines = log.read_text().splitlines() if log.exists() else []
-    return lines[-1].removeprefix(suite.FAILED).removeprefix("tests/") if lines else "(start)"
+    return lines[-1] if lines else ""
 
 
 def judge(number: int, mutant: Mutant) -> Outcome:
@@ -92,7 +93,9 @@ def judge(number: int, mutant: Mutant) -> Outcome:
 
 
 def judge_all(chosen: list[tuple[int, Mutant]], jobs: int) -> Iterator[Outcome]:
-    """Raises `SuiteError` if the tests fail on the package as it is."""
+    """Raises `CatalogueError` for a mutant that does not fit, `SuiteError` if the tests fail without any."""
+    for _, mutant in chosen:
+        mutant.locate()
     status, test = run_suite(None)
     if status != 0:
         raise SuiteError(f"without any mutant, {test} fails or takes too long.")
@@ -156,7 +159,8 @@ One at a time they are put into a copy of the package and the fast tests that ne
 that fails has caught the mutant; a mutant that nobody catches would be a bug that nobody would notice.
 
 **{counts["mutants"]} mutants: {counts["caught"]} caught{by_time}, {counts["survived"]} survived, \
-{counts["equivalent"]} equivalent** (no test could ever tell the difference; the table says why).
+{counts["equivalent"]} equivalent**
+(no test could ever tell the difference; the table says why).
 
 This page is generated: `python tests/mutants/run_mutants.py` runs them all (minutes) and writes it,
 `python tests/mutants/run_mutants.py scheduler 17` runs those of `scheduler.py` and number 17 and only prints. The list

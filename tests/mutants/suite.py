@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-import hypothesis
 import pytest
+from hypothesis import Phase, settings
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
@@ -58,14 +58,22 @@ class Log:
             print(f"{FAILED}{report.nodeid}", file=self._file)
 
 
+def _stop_at_any_failing_example() -> None:
+    """Making it small would take longer than finding it."""
+    sys.path.insert(0, str(TESTS))
+    import model_free
+
+    examples = model_free.examples
+    phases = [Phase.explicit, Phase.generate]
+    model_free.examples = lambda *count, **steps: settings(examples(*count, **steps), phases=phases)
+
+
 def main(copy: str, log: str, noun: str) -> int:
     import pellucid
 
     if not Path(pellucid.__file__).is_relative_to(copy):
         raise SystemExit(f"pellucid comes from {pellucid.__file__}, not from {copy}: put that first on PYTHONPATH.")
-    # One failing example is enough: making it small would take longer than finding it.
-    hypothesis.settings.register_profile("any failure", phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate])
-    hypothesis.settings.load_profile("any failure")
+    _stop_at_any_failing_example()
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loading them takes longer than most mutants live
     options = ["-x", "--noconftest", "-p", "no:cacheprovider", "-p", "no:warnings", "-m", "not slow and not model"]
     with Path(log).open("w", buffering=1) as file:

@@ -36,6 +36,18 @@ def test_a_victim_waits_for_the_token_under_way_even_if_it_fits_again() -> None:
     assert bench.outputs[victim.handle] == bench.expected[victim.handle]
 
 
+def test_a_block_that_two_steps_write_to_is_fenced_until_the_later_one_is_committed() -> None:
+    bench = Bench(num_blocks=9)
+    bench.add("a", A[:2], 9)
+    assert (bench.launch().counts, bench.launch().counts) == ((2,), (1,))
+    bench.abort("a")
+    fenced = [bench.snapshot.pool.fenced]
+    for _ in range(2):
+        bench.collect()
+        fenced.append(bench.snapshot.pool.fenced)
+    assert fenced == [1, 1, 0]
+
+
 @pytest.mark.xfail(strict=True, reason="Scheduler._writing starts the fence at the old row's start")
 def test_a_victim_that_runs_again_while_its_old_step_is_under_way_is_fenced_in_both_tables() -> None:
     """Its old row writes further back in the prompt than its new one, and to other blocks."""
