@@ -36,16 +36,17 @@ def test_a_victim_waits_for_the_token_under_way_even_if_it_fits_again() -> None:
     assert bench.outputs[victim.handle] == bench.expected[victim.handle]
 
 
-def test_a_block_that_two_steps_write_to_is_fenced_until_the_later_one_is_committed() -> None:
+@pytest.mark.parametrize(("tokens", "fenced"), [(2, [1, 1, 0]), (4, [2, 2, 0])])
+def test_what_two_steps_write_to_is_fenced_until_the_later_one_is_committed(tokens: int, fenced: list[int]) -> None:
+    """One block that both write to, or one each."""
     bench = Bench(num_blocks=9)
-    bench.add("a", A[:2], 9)
-    assert (bench.launch().counts, bench.launch().counts) == ((2,), (1,))
+    bench.add("a", A[:tokens], 9)
+    assert (bench.launch().counts, bench.launch().counts) == ((tokens,), (1,))
     bench.abort("a")
-    fenced = [bench.snapshot.pool.fenced]
-    for _ in range(2):
+    assert bench.snapshot.pool.fenced == fenced[0]
+    for left in fenced[1:]:
         bench.collect()
-        fenced.append(bench.snapshot.pool.fenced)
-    assert fenced == [1, 1, 0]
+        assert bench.snapshot.pool.fenced == left
 
 
 @pytest.mark.xfail(strict=True, reason="Scheduler._writing starts the fence at the old row's start")
