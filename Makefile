@@ -37,6 +37,12 @@ IGNORED := $(shell $(BIN)/python -c '$(IS_WHOLE)' 2>/dev/null || rm -f $(ENGINE)
 IS_NEW_ENOUGH := import sys; v = sys.version_info; v >= (3, 11) or sys.exit( \
   "Pellucid needs Python 3.11 or newer, and $(PYTHON) is %d.%d: name a newer one with PYTHON=..." % v[:2])
 
+ifneq ($(TORCH_INDEX),)
+  ifneq ($(wildcard $(ENGINE)),)
+    $(info pellucid: torch is installed already, so TORCH_INDEX changes nothing; `make clean` first for another build)
+  endif
+endif
+
 .PHONY: help prove test test-all lint bench clean
 
 help:

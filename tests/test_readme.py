@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
 import pytest
+
+from pellucid.lab import prove
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -16,14 +19,23 @@ def test_the_example_runs_and_shows_what_it_says() -> None:
     setup, rest = code.split("llm.kv.table", 1)
     names: dict[str, object] = {}
     exec(setup, names)
-    shown = re.findall(r"^(llm\.kv\.\S.*?|print\(.*?\)\)|list\(.*?\))\s+# (.*)$", "llm.kv.table" + rest, flags=re.M)
-    assert len(shown) == 4
-    values = [eval(expression.removeprefix("print"), names) for expression, _ in shown]
-    for value, (_, comment) in zip(values[:3], shown, strict=False):
+    shown = re.findall(r"^(llm\.kv\.\S.*?|print\(.*?\)|list\(.*?\))\s+# (.*)$", "llm.kv.table" + rest, flags=re.M)
+    assert len(shown) == 5
+    values = [eval(expression.removeprefix("print"), names) for expression, _ in shown[:3]]
+    for value, (_, comment) in zip(values, shown, strict=False):
         assert comment.startswith(str(value)), (value, comment)
     exec("llm.kv.table" + rest, names)
     text = {output.request_id: output.outputs[0].text for output in names["llm"].step()}
     assert "Paris" in text["R1"]
+
+
+@pytest.mark.model
+def test_the_proof_it_shows_is_what_prove_prints() -> None:
+    (sample,) = re.findall(r"```text\n( PROVED.*?)```", README, flags=re.DOTALL)
+    out = io.StringIO()
+    assert prove("smollm2-135m", stream=out) == 0
+    printed = out.getvalue().splitlines()
+    assert [line for line in sample.splitlines() if line not in printed] == []
 
 
 def test_every_file_it_links_to_is_there() -> None:

@@ -12,18 +12,36 @@ if TYPE_CHECKING:
     from pellucid.engine.llm import LLM as LLM
     from pellucid.engine.output import CompletionOutput as CompletionOutput
     from pellucid.engine.output import RequestOutput as RequestOutput
+    from pellucid.kv.journal import Journal as Journal
+    from pellucid.kv.snapshot import Snapshot as Snapshot
+    from pellucid.lab.claim import Claim as Claim
+    from pellucid.lab.proof import Proof as Proof
     from pellucid.plan.sampling import SamplingParams as SamplingParams
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Claim": "pellucid.lab.claim",
+    "Journal": "pellucid.kv.journal",
+    "Proof": "pellucid.lab.proof",
+    "Snapshot": "pellucid.kv.snapshot",
     "LLM": "pellucid.engine.llm",
     "RequestOutput": "pellucid.engine.output",
     "CompletionOutput": "pellucid.engine.output",
     "SamplingParams": "pellucid.plan.sampling",
 }
 
-__all__ = ["LLM", "CompletionOutput", "RequestOutput", "SamplingParams", "__version__"]
+__all__ = [
+    "LLM",
+    "Claim",
+    "CompletionOutput",
+    "Journal",
+    "Proof",
+    "RequestOutput",
+    "SamplingParams",
+    "Snapshot",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -16,13 +19,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     sleep_at_barriers()
     arguments = _parser().parse_args(argv)
     try:
-        return int(arguments.command(arguments))
+        status = int(arguments.command(arguments))
+        sys.stdout.flush()
+        return status
     except PellucidError as error:
         return _refuse(error)
     except ModuleNotFoundError as error:
         if (missing := missing_extra(error)) is None:
             raise
         return _refuse(missing)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"pellucid: the output cannot be written: {error.strerror}.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("pellucid: interrupted.", file=sys.stderr)
         return 130
@@ -35,7 +48,7 @@ def _refuse(error: PellucidError) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="pellucid", description="A PagedAttention engine you can see through: see it, prove it, replay it."
+        prog="pellucid", description="A PagedAttention engine you can see through: see it, prove it."
     )
     parser.add_argument("--version", action="version", version=f"pellucid {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

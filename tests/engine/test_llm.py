@@ -263,6 +263,24 @@ def test_chat_uses_the_models_template(engine: Make) -> None:
     assert len(llm.chat([messages, messages], GREEDY)) == 2
 
 
+@pytest.mark.parametrize(
+    "messages",
+    [
+        "hi",
+        [["x"]],
+        [{"role": "user"}],
+        {"role": "user", "content": "x"},
+        [],
+        [[]],
+        5,
+        [{"role": "user", "content": "x"}, 5],
+    ],
+)
+def test_messages_of_another_form_are_refused(engine: Make, messages: object) -> None:
+    with pytest.raises(RequestError, match=r'messages are a list of \{"role": ..., "content": ...\}'):
+        engine().chat(messages, GREEDY)
+
+
 def test_loaded_weights_are_taken_as_they_are(engine: Make, tiny: LoadedModel) -> None:
     assert LLM(tiny, dtype="float32", num_gpu_blocks_override=20).loaded is tiny
     for options, words in (({"dtype": "bfloat16"}, "bfloat16"), ({"load_format": "dummy"}, "loaded already")):

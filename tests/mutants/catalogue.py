@@ -1013,7 +1013,7 @@ SCHEDULER = [
     ),
     Mutant(
         "engine/scheduler.py",
-        "start = writing.start if writing else plan.starts[row]",
+        "start = min(writing.start, plan.starts[row]) if writing else plan.starts[row]",
         "start = plan.starts[row]",
         "of two steps that write to a request only the newer's blocks are fenced",
     ),

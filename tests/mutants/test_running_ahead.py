@@ -49,7 +49,6 @@ def test_what_two_steps_write_to_is_fenced_until_the_later_one_is_committed(toke
         assert bench.snapshot.pool.fenced == left
 
 
-@pytest.mark.xfail(strict=True, reason="Scheduler._writing starts the fence at the old row's start")
 def test_a_victim_that_runs_again_while_its_old_step_is_under_way_is_fenced_in_both_tables() -> None:
     """Its old row writes further back in the prompt than its new one, and to other blocks."""
     bench = Bench(num_blocks=9, enable_prefix_caching=False, max_num_batched_tokens=6)

@@ -35,7 +35,8 @@ class EngineMaker:
 
     def _open(self, model: str, ours: dict[str, Any]) -> Engine:
         if self._forced is not None:
-            self._notes.say(f"--model {self._forced} takes the place of the script's {model}.")
+            if model != self._forced:
+                self._notes.say(f"--model {self._forced} takes the place of the script's {model}.")
             return Engine(self._forced, model, **ours)
         if model not in self._absent:
             try:

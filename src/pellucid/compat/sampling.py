@@ -72,8 +72,8 @@ class SamplingParams(Part):
         for name, value in vars(self).items():
             if name not in OURS and not is_neutral(value, LACKING.get(name)):
                 raise NotCovered(
-                    f"SamplingParams({name}={value!r}) is not covered by `pellucid run`; leave {name} out, "
-                    f"or use of {', '.join(OURS)} what fits."
+                    f"SamplingParams({name}={value!r}) is not covered by `pellucid run`; leave {name} out; "
+                    f"covered there: {', '.join(OURS)}."
                 )
         ours = {name: getattr(self, name) for name in OURS}
         ours["stop_token_ids"] = tuple(self.stop_token_ids or ())

@@ -15,7 +15,7 @@ from pellucid.engine.interrupt import interrupts_wait
 from pellucid.engine.live import LiveRequest
 from pellucid.engine.options import DEFAULT_MODEL, EngineOptions
 from pellucid.engine.output import RequestOutput
-from pellucid.engine.prompt import listed, parse
+from pellucid.engine.prompt import conversations, listed, parse
 from pellucid.engine.scheduler import Progress
 from pellucid.errors import RequestError
 from pellucid.model import LoadedModel, Tokenizer
@@ -83,13 +83,14 @@ class LLM:
         use_tqdm: bool = True,
         add_generation_prompt: bool = True,
     ) -> list[RequestOutput]:
-        """Answer one conversation or many, each a list of ``{"role": …, "content": …}``."""
+        """Answer one conversation or many, each a list of ``{"role": …, "content": …}``.
+
+        Raises `RequestError` for messages of another form, or if the model came without a tokenizer.
+        """
         if self.tokenizer is None:
             raise RequestError("this engine has no tokenizer, so it has no chat template; use generate with token ids.")
-        one = bool(messages) and isinstance(messages[0], Mapping)
-        conversations: Any = [messages] if one else messages
         prompts = []
-        for conversation in conversations:
+        for conversation in conversations(messages):
             text = self.tokenizer.apply_chat_template(conversation, add_generation_prompt=add_generation_prompt)
             ids = self.tokenizer.encode(text, add_special_tokens=False)
             prompts.append({"prompt_token_ids": ids})

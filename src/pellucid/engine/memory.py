@@ -67,8 +67,12 @@ def _num_blocks(options: EngineOptions, block_bytes: int, bound: int, memory: in
         return -(-options.kv_cache_tokens // options.block_size) + 1, "kv_cache_tokens, and the reserved block"
     if options.kv_cache_memory_bytes is not None:
         return options.kv_cache_memory_bytes // block_bytes, "kv_cache_memory_bytes"
-    size = min(GIB, memory // 10, bound)
-    return size // block_bytes, "the CPU default of 1 GiB or a tenth of memory"
+    size, why = min(
+        (GIB, "1 GiB, the default on a CPU"),
+        (memory // 10, "a tenth of memory, the default on a CPU with less than 10 GiB"),
+        (bound, "gpu_memory_utilization"),
+    )
+    return size // block_bytes, why
 
 
 def _max_model_len(options: EngineOptions, num_blocks: int, model_max_len: int) -> int:

@@ -54,6 +54,25 @@ def is_token_ids(prompt: Any) -> bool:
     )
 
 
+def conversations(messages: Any) -> list[list[Mapping[str, Any]]]:
+    """One conversation or many, as a list of conversations. Raises `RequestError` for anything else."""
+    if is_conversation(messages):
+        return [list(messages)]
+    if isinstance(messages, Sequence) and messages and all(is_conversation(each) for each in messages):
+        return [list(each) for each in messages]
+    raise RequestError(
+        f'messages are a list of {{"role": ..., "content": ...}}, or a list of such lists, not {messages!r}.'
+    )
+
+
+def is_conversation(messages: Any) -> bool:
+    return (
+        isinstance(messages, Sequence)
+        and len(messages) > 0
+        and all(isinstance(message, Mapping) and {"role", "content"} <= message.keys() for message in messages)
+    )
+
+
 def listed(prompts: Any) -> list[Any]:
     """One prompt or many, as a list. An empty list is no prompts."""
     if isinstance(prompts, str | Mapping) or (is_token_ids(prompts) and len(prompts)):

@@ -229,7 +229,7 @@ class Scheduler:
         writing: Writing | None = None
         for plan, _, rows in self.launched:
             if (row := rows.get(sequence.handle)) is not None:
-                start = writing.start if writing else plan.starts[row]
+                start = min(writing.start, plan.starts[row]) if writing else plan.starts[row]
                 writing = Writing(plan.step, start, plan.starts[row] + plan.counts[row])
         return writing
 

@@ -10,7 +10,7 @@ from pellucid.kv.acts import Lookup, Miss, MissReason
 class Explanation(Struct, frozen=True):
     """What one request's last admission asked of the prefix index and got.
 
-    ``lookup`` is None for a request that has not been admitted yet, or with prefix caching off.
+    ``lookup`` is None for a request that has not been admitted, or with prefix caching off.
     ``str()`` of it is the answer in prose.
     """
 
@@ -18,6 +18,7 @@ class Explanation(Struct, frozen=True):
     prefix_caching: bool
     block_size: int
     lookup: Lookup | None
+    ended: bool = False
 
     @property
     def hit(self) -> int:
@@ -28,7 +29,8 @@ class Explanation(Struct, frozen=True):
         if not self.prefix_caching:
             return f"{self.request}: prefix caching is off (enable_prefix_caching=False), so nothing was asked."
         if self.lookup is None:
-            return f"{self.request}: not admitted yet, so nothing has been asked."
+            when = "never admitted" if self.ended else "not admitted yet"
+            return f"{self.request}: {when}, so nothing has been asked."
         again = f", {self.lookup.kind}" if self.lookup.kind != "first" else ""
         head = (
             f"{self.request}: asked {self.lookup.asked} tokens, hit {self.lookup.hit} (step {self.lookup.step}{again})"

@@ -62,6 +62,9 @@ class Journal:
         """Number of the last act, counted from the first ever: what was folded away counts."""
         return self._base.acts + len(self._acts)
 
+    def __repr__(self) -> str:
+        return f"<Journal of acts {self.folded + 1} to {len(self)}, up to step {self.step}>"
+
     def __iter__(self) -> Iterator[AnyAct]:
         """The acts that are still held, oldest first."""
         return iter(self._acts)

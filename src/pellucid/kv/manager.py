@@ -327,7 +327,7 @@ class KVManager:
         """Why the request's last admission hit what it hit. Finished requests can still be asked about."""
         finished = self._finished.get(name)
         lookup = finished.lookup if finished else self._live(name).lookup
-        return Explanation(name, self.prefix_caching, self.block_size, lookup)
+        return Explanation(name, self.prefix_caching, self.block_size, lookup, ended=finished is not None)
 
     def snapshot(self) -> Snapshot:
         """The whole accounting now. Linear in the pool's size."""

@@ -157,6 +157,8 @@ class Snapshot(Struct, frozen=True):
     def block(self, block: int) -> BlockView:
         """Everything known about one block. Raises ``IndexError`` outside the pool."""
         pool = self.pool
+        if not 0 <= block < pool.total:
+            raise IndexError(f"there is no block {block}: the pool has {pool.total}, 0 to {pool.total - 1}.")
         return BlockView(
             block,
             pool.state(block),
@@ -165,6 +167,13 @@ class Snapshot(Struct, frozen=True):
             pool.identities[block],
             pool.fences[block],
         )
+
+    def __repr__(self) -> str:
+        pools = ", ".join(
+            f"{pool.total} blocks: {pool.held} held, {pool.cached} cached, {pool.free} free, {pool.fenced} fenced"
+            for pool in self.pools
+        )
+        return f"<Snapshot of step {self.step}, act {self.acts}: {pools}; {len(self.requests)} live requests>"
 
     @property
     def waste(self) -> int:

@@ -94,6 +94,12 @@ def _growth(block_size: int, tokens: int) -> int:
 
 def _too_small(recorder: Recorder) -> NotArisen:
     usable, about = recorder.snapshot.pool.usable, recorder.about
+    longest = -(-about.max_model_len // recorder.snapshot.pool.block_size)
+    if longest > 3 and usable > 8 * longest:
+        return NotArisen(
+            f"the pool is too large: no request of at most {longest} blocks (max_model_len {about.max_model_len}) "
+            f"outgrows the free run of {usable} usable blocks; give it fewer, {4 * longest} for example"
+        )
     return NotArisen(
         "there is no room for three requests side by side and then one that is larger than each: "
         f"{usable} usable blocks, max_model_len {about.max_model_len}, {about.max_num_batched_tokens} tokens a step"

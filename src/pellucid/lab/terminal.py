@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TextIO
@@ -14,6 +16,7 @@ from pellucid.lab.trial import Report
 from pellucid.view import Letters, block_map, legend, strips
 
 WIDTH = 80
+NARROWEST = 40
 INDENT = "  "
 STYLES = {
     Verdict.PROVED: "bold color(16) on color(77)",
@@ -25,7 +28,7 @@ STYLES = {
 def print_report(report: Report, stream: TextIO) -> None:
     """Write ``report`` to ``stream``."""
     console = Console(file=stream, highlight=False)
-    width = min(console.width, WIDTH)
+    width = max(NARROWEST, min(console.width, WIDTH))
     for line in lines(report, width):
         console.print(line, soft_wrap=True)
 
@@ -111,10 +114,15 @@ def _ending(report: Report, width: int) -> Iterator[Text]:
     yield Text("Next:")
     yield from _facts(
         (
-            ("pellucid prove --model tiny", "a random model, in a second"),
-            ("pellucid prove --block-size 8", "other blocks, the same claims"),
-            ("pellucid prove --json", "all the evidence, for a program"),
-            ("pellucid run SCRIPT", "a script written for vLLM, unmodified"),
+            (f"{_program()} prove --model tiny", "a random model, in a second"),
+            (f"{_program()} prove --block-size 8", "other blocks, the same claims"),
+            (f"{_program()} prove --json", "all the evidence, for a program"),
+            (f"{_program()} run SCRIPT", "a script written for vLLM, unmodified"),
         ),
         width,
     )
+
+
+def _program() -> str:
+    """How to type ``pellucid`` here: its path, unless the shell finds it by its name."""
+    return "pellucid" if shutil.which("pellucid") or not sys.argv[0].endswith("/pellucid") else sys.argv[0]
