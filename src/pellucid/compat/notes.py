@@ -63,7 +63,7 @@ class Notes:
             yield whereabouts(record)
         if self._asked:
             asked = " and ".join(f"torch.cuda.{name}()" for name in self._asked)
-            yield f"{asked} count bytes on a GPU, where this pool is not: no evidence. Its address and size above are."
+            yield f"what {asked} said is no evidence: it counts GPU bytes. The pool's address and size above are."
         if any(record.ids_read for record in self.records):
             yield "internal ids end in a random tail: look a request up by the exact id that add_request() returned."
 
@@ -75,7 +75,7 @@ def whereabouts(record: EngineRecord) -> str:
     if not record.steps:
         return f"{start}; no step was made."
     if record.moved_at is None:
-        return f"{start} before the first step, and the same after every one of {record.steps}."
+        return f"{start} before the first step, and the same after each of {record.steps} steps."
     return (
         f"{start} before the first step, {last.nbytes:,} bytes at {last.address:#x} after the last: "
         f"CHANGED in step {record.moved_at} of {record.steps}."
