@@ -23,8 +23,8 @@ def test_the_pool_is_watched_at_every_step_of_generate_too(play: Any) -> None:
     ran = play(LLM + "llm.generate('x', SamplingParams(max_tokens=5, temperature=0, ignore_eos=True))")
     assert "  80 blocks are 79 usable: block 0 is reserved.\n" in ran.err
     assert re.search(
-        r"  KV pool: 655,360 bytes \(0\.6 MiB\) at 0x[0-9a-f]+ before the first step, and the same after every one "
-        r"of 6\.\n",  # asynchronous: one step more than tokens
+        r"  KV pool: 655,360 bytes \(0\.6 MiB\) at 0x[0-9a-f]+ before the first step, and the same after each "
+        r"of 6 steps\.\n",  # asynchronous: one step more than tokens
         ran.err,
     )
 
