@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from msgspec import Struct
+
 from pellucid.kv import acts
 from pellucid.kv.block import BlockState
 from pellucid.kv.explain import Explanation
@@ -16,6 +18,14 @@ from pellucid.lab.claims.holes import longest_run
 from pellucid.view import runs
 
 AFTER_PLANNING = (acts.Launch, acts.Commit)
+
+
+class Told(Struct, frozen=True):
+    """Plain sentences about one step: before it, what was planned and why, and what came of it."""
+
+    arrives: tuple[str, ...]
+    plan: tuple[str, ...]
+    result: tuple[str, ...]
 
 
 class Narrator:
@@ -35,27 +45,28 @@ class Narrator:
         self._planned = False
         self._last: acts.AnyAct | None = None
 
-    def tell(
-        self, before: Snapshot, step: Sequence[acts.AnyAct]
-    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Sentences on what arrives, on the plan, and on the result; ``step`` are the acts since ``before``."""
+    def tell(self, before: Snapshot, step: Sequence[acts.AnyAct]) -> Told:
+        """The sentences of one step; ``step`` are the acts since ``before``."""
         self._step, self._now, self._planned, self._last = step, before, False, None
         fold = Fold(before)
-        parts: tuple[list[str], list[str], list[str]] = ([], [], [])
+        arrives: list[str] = []
+        plan: list[str] = []
+        result: list[str] = []
         for act in step:
             if isinstance(act, AFTER_PLANNING) and not self._planned:
                 self._planned = True
-                parts[1].extend([*self._idle(), *self._waiting()])
-            part = 0 if isinstance(act, acts.Open) else 1 if not self._planned or isinstance(act, acts.Launch) else 2
-            parts[part].extend(_TELL[type(act)](self, act))
+                plan += [*self._idle(), *self._waiting()]
+            planning = isinstance(act, acts.Launch) or not self._planned
+            part = arrives if isinstance(act, acts.Open) else plan if planning else result
+            part += _TELL[type(act)](self, act)
             if isinstance(act, acts.Take) and isinstance(self._last, acts.Admit):
-                parts[part][-2:] = [" ".join(parts[part][-2:])]
+                part[-2:] = [" ".join(part[-2:])]
             self._last = act
             fold.apply(act)
             self._now = fold.snapshot()
         if not self._planned:
-            parts[1].extend([*self._idle(), *self._waiting()])
-        return tuple(parts[0]), tuple(parts[1]), tuple(parts[2])
+            plan += [*self._idle(), *self._waiting()]
+        return Told(tuple(arrives), tuple(plan), tuple(result))
 
     # -- before the step ---------------------------------------------------------------------------
 
@@ -149,18 +160,20 @@ class Narrator:
         )
 
     def _launch(self, act: acts.Launch) -> Iterator[str]:
-        pieces = [self._work(name, count) for name, count in zip(act.requests, act.counts, strict=True)]
+        rows = dict(zip(act.requests, act.counts, strict=True))
+        newest = [name for name in rows if rows[name] == 1 and self._now.request(name).slots >= self._prompts[name]]
+        pieces = [self._work(name, count) for name, count in rows.items() if name not in newest]
+        if newest:
+            pieces.append(f"{_names(newest)} 1{', its' if len(newest) == 1 else ' each, their'} newest")
         total = sum(act.counts)
         full = " (the whole budget)" if total == self._budget else ""
         yield f"The model computes {_count(total, 'token')}{full}: {'; '.join(pieces)}."
 
     def _work(self, name: str, count: int) -> str:
-        """What ``count`` tokens of ``name`` are: part of its prompt, or the token it got last."""
+        """Which tokens of ``name`` these ``count`` are."""
         view = self._now.request(name)
         start = view.slots
         prompt = self._prompts[name]
-        if start >= prompt and count == 1:
-            return f"{name} 1, its newest"
         if view.preemptions and start + count > prompt:
             return f"{name} {count}, its tokens {start + 1}-{start + count} once more"
         if count == prompt:
@@ -250,11 +263,11 @@ class Narrator:
         if isinstance(why, acts.Close):
             return f"{act.request} ends ({why.reason}) with {_count(why.tokens, 'token')}."
         if why.by == act.request:
-            return f"{act.request} needs a block, none is reclaimable, and it came last: it is pre-empted itself."
+            return f"{act.request} needs a block, none is reclaimable, and it was admitted last: it pre-empts itself."
         got = self._taken(act, why.by)
         return (
             f"{why.by} needs {_count(got, 'more block') if got else 'more'}, and {_reclaimable(self._now)}: "
-            f"{act.request}, which came last, is pre-empted for {why.by}."
+            f"{act.request}, which was admitted last, is pre-empted for {why.by}."
         )
 
     def _close(self, act: acts.Close) -> Iterator[str]:

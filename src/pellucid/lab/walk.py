@@ -10,7 +10,7 @@ from msgspec import Struct
 from pellucid.errors import ConfigError
 from pellucid.kv.acts import AnyAct
 from pellucid.kv.snapshot import PoolView, Snapshot
-from pellucid.lab.narration import Narrator
+from pellucid.lab.narration import Narrator, Told
 from pellucid.lab.recorder import tokens
 from pellucid.lab.subject import About, Laboratory, Output, Subject
 
@@ -54,14 +54,6 @@ class Situation(NamedTuple):
     seen: Callable[[Walk], Seen]
 
 
-class Told(Struct, frozen=True):
-    """Plain sentences about one step: before it, what was planned and why, and what came of it."""
-
-    arrives: tuple[str, ...]
-    plan: tuple[str, ...]
-    result: tuple[str, ...]
-
-
 class Stride(Struct, frozen=True, kw_only=True):
     """One engine step: the accounting before and after it, and every act between, arrivals included.
 
@@ -100,9 +92,14 @@ class Walk:
         return self._subject.about
 
     @property
+    def snapshot(self) -> Snapshot:
+        """The engine's accounting as it is now."""
+        return self._subject.snapshot()
+
+    @property
     def pool(self) -> PoolView:
         """The pool as it is now."""
-        return self._subject.snapshot().pool
+        return self.snapshot.pool
 
     def __iter__(self) -> Iterator[Stride]:
         while self.unfinished:
@@ -159,7 +156,7 @@ class Walk:
         stride = Stride(
             situation=self.situation.name,
             step=len(self.strides) + 1,
-            told=Told(*self._narrator.tell(before, acts)),
+            told=self._narrator.tell(before, acts),
             acts=acts,
             violations=tuple(map(str, self._subject.audit() or ())),
             before=before,

@@ -86,8 +86,8 @@ def _maps(before: Snapshot, after: Snapshot, letters: Letters, width: int) -> It
     rows = next(i for i, line in enumerate(new) if line.plain.lstrip().startswith("0")) + 1
     yield from (Text(" " * LABEL).append_text(line) for line in new[:rows])
     for was, now in zip(old[rows:], new[rows:], strict=True):
-        yield Text(f"{'before':<{LABEL}}", style="dim").append_text(was)
-        yield Text(f"{'after':<{LABEL}}", style="dim").append_text(now)
+        yield Text.assemble((f"{'before':<{LABEL}}", "dim"), was)
+        yield Text.assemble((f"{'after':<{LABEL}}", "dim"), now)
         changes = "".join(CHANGED if a != b else " " for a, b in zip(was.plain, now.plain, strict=True)).rstrip()
         if changes:
             yield Text(" " * LABEL + changes, style="bold")
