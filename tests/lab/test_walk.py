@@ -128,6 +128,18 @@ def test_pressure_a_preemption_that_changes_no_token(tiny: LoadedModel, asynchro
     assert len(walk.outputs["young"].tokens) == 5
 
 
+def test_pressure_on_a_chunk_of_a_prompt_is_told_with_its_numbers(tiny: LoadedModel) -> None:
+    walk = walked(tiny, "pressure", max_num_batched_tokens=20)
+    stride = stride_with(walk, Preempt, "young")
+    view = stride.before.request("young")
+    assert (view.tokens - view.slots, view.slots // 4) == (15, 8)
+    (sentence,) = [line for line in stride.told.plan if line.startswith("young needs")]
+    assert sentence.startswith(
+        "young needs 4 more blocks, and 3 are reclaimable: it was admitted last, so it pre-empts"
+    )
+    assert "young pre-empted itself once" in walk.situation.seen(walk).sentence
+
+
 def test_chunked_a_prompt_in_chunks_beside_decodes(tiny: LoadedModel) -> None:
     walk = walked(tiny, "chunked")
     chunks = []

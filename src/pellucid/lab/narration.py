@@ -131,9 +131,7 @@ class Narrator:
     def _why_more(self, name: str) -> str:
         view = self._now.request(name)
         left = len(view.blocks) * self._size - view.slots
-        return (
-            f", as {_count(left, 'slot')} {_are(left)} left in those it has" if left else ", as those it has are full"
-        )
+        return f", as only {_count(left, 'slot')} {_are(left)} left" if left else ", as those it has are full"
 
     def _taken(self, since: acts.AnyAct, name: str) -> int:
         """Blocks that ``name`` takes in this step after the act ``since``."""
@@ -263,12 +261,18 @@ class Narrator:
         if isinstance(why, acts.Close):
             return f"{act.request} ends ({why.reason}) with {_count(why.tokens, 'token')}."
         if why.by == act.request:
-            return f"{act.request} needs a block, none is reclaimable, and it was admitted last: it pre-empts itself."
-        got = self._taken(act, why.by)
-        return (
-            f"{why.by} needs {_count(got, 'more block') if got else 'more'}, and {_reclaimable(self._now)}: "
-            f"{act.request}, which was admitted last, is pre-empted for {why.by}."
-        )
+            who = "it was admitted last, so it pre-empts itself"
+        else:
+            who = f"{act.request}, which was admitted last, is pre-empted for {why.by}"
+        wants = self._taken(act, why.by) or self._wanted(why.by)
+        return f"{why.by} needs {_count(wants, 'more block')}, and {_reclaimable(self._now)}: {who}."
+
+    def _wanted(self, name: str) -> int:
+        """Blocks that ``name``, which comes to nothing in this step, asked for as the last in turn."""
+        view = self._now.request(name)
+        left = self._budget - sum(sum(act.counts) for act in self._step if isinstance(act, acts.Launch))
+        count = min(max(1, view.tokens - view.slots), left)  # at least 1: its newest token may still be under way
+        return -(-(view.slots + count) // self._size) - len(view.blocks)
 
     def _close(self, act: acts.Close) -> Iterator[str]:
         if act.request in self._front:

@@ -84,8 +84,7 @@ class Walk:
         self._subject = laboratory()
         self._narrator = Narrator(self.about.max_num_batched_tokens)
         self._coming = list(situation.arrivals)
-        for arrival in situation.arrivals:
-            self._check_fit(arrival)
+        self._check_fit(max(situation.arrivals, key=self._most))
 
     @property
     def about(self) -> About:
@@ -130,9 +129,13 @@ class Walk:
                 outputs.update(subject.step())
         return outputs
 
+    def _most(self, arrival: Arrival) -> int:
+        """Tokens that it comes to, prompt and output."""
+        return self.length(arrival.name) + arrival.max_tokens
+
     def _check_fit(self, arrival: Arrival) -> None:
         size, usable, most = self.pool.block_size, self.pool.usable, self.about.max_model_len
-        tokens = self.length(arrival.name) + arrival.max_tokens
+        tokens = self._most(arrival)
         needed = -(-tokens // size)
         if needed > usable:
             raise ConfigError(
