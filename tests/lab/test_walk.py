@@ -149,11 +149,12 @@ def test_chunked_a_prompt_in_chunks_beside_decodes(tiny: LoadedModel) -> None:
             chunks.append(counts.pop("essay"))
             assert counts == {"chat": 1, "talk": 1}
     assert chunks == [6, 6, 6, 5]
-    told = [line for stride in walk.strides for line in stride.told.plan]
-    assert (
+    stride = walk.strides[2]
+    assert stride.before.request("essay").slots == 6
+    assert stride.told.plan[-1] == (
         "The model computes 8 tokens (the whole budget): essay 6, tokens 7-12 of its prompt of 23; chat and talk 1 "
         "each, their newest."
-    ) in told
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -217,6 +218,16 @@ def test_a_script_is_plain_text_of_80_columns(name: str, capsys: pytest.CaptureF
     following = dict(zip(NAMES, [*NAMES[1:], ""], strict=True))[name]
     assert f"step {following}" in out.splitlines()[-2] if following else "prove" in out.splitlines()[-2]
     assert walk_command.PROMPT not in out
+
+
+def test_the_map_marks_what_changed(tiny: LoadedModel) -> None:
+    text = printed(walk_of(tiny, "hole"))
+    assert (
+        "before     0  #AAAAAAABBBBBBBC CCCCCC...\n"
+        "after      0  #AAAAAAA.......C CCCCCC...\n"
+        "                      ^^^^^^^\n"
+        "A R0   B R1   C R2   # reserved   . free\n"
+    ) in text
 
 
 def test_a_large_pool_is_drawn_row_by_row(tiny: LoadedModel) -> None:

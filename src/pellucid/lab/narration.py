@@ -31,14 +31,14 @@ class Told(Struct, frozen=True):
 class Narrator:
     """Tells step after step of one engine whose token budget is ``budget`` a step.
 
-    It keeps what a step's own acts do not say: how long each prompt is, in which order requests
-    came back to the queue, and who held a block last.
+    It keeps what a step's own acts do not say: how long each prompt is, and who held a block last.
+    The engine serves first come first: then the queue stands in the order of arrival, whoever was
+    pre-empted included.
     """
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
         self._prompts: dict[str, int] = {}
-        self._front: list[str] = []  # pre-empted and waiting, the first to be admitted first
         self._held_last: dict[int, str] = {}
         self._now: Snapshot
         self._step: Sequence[acts.AnyAct] = ()
@@ -77,8 +77,6 @@ class Narrator:
     # -- the plan ----------------------------------------------------------------------------------
 
     def _lookup(self, act: acts.Lookup) -> Iterator[str]:
-        if act.request in self._front:
-            self._front.remove(act.request)
         yield f"Prefix lookup in logical blocks. {Explanation(act.request, True, self._size, act)}"
 
     def _share(self, act: acts.Share) -> Iterator[str]:
@@ -97,8 +95,6 @@ class Narrator:
             )
 
     def _admit(self, act: acts.Admit) -> Iterator[str]:
-        if act.request in self._front:  # without prefix caching there was no lookup
-            self._front.remove(act.request)
         view = self._now.request(act.request)
         again = " again" if view.preemptions else ""
         more = -(-view.tokens // self._size) - len(view.blocks)
@@ -150,7 +146,6 @@ class Narrator:
         yield f"{_blocks(act.blocks).capitalize()} can no longer be found: {act.request} left before computing that."
 
     def _preempt(self, act: acts.Preempt) -> Iterator[str]:
-        self._front.insert(0, act.request)
         tokens = self._now.request(act.request).tokens
         yield (
             f"{act.request} goes back to the head of the queue. It keeps its {tokens} tokens; their KV is "
@@ -183,7 +178,6 @@ class Narrator:
     def _waiting(self) -> Iterator[str]:
         """Why whoever is in the queue stays there, the head first."""
         queue = [view for view in self._now.requests if view.status is not RequestStatus.RUNNING]
-        queue.sort(key=lambda view: self._front.index(view.name) if view.name in self._front else len(self._front))
         for place, view in enumerate(queue):
             if place == 0:
                 yield self._why_waiting(view)
@@ -275,8 +269,6 @@ class Narrator:
         return -(-(view.slots + count) // self._size) - len(view.blocks)
 
     def _close(self, act: acts.Close) -> Iterator[str]:
-        if act.request in self._front:
-            self._front.remove(act.request)
         if not any(isinstance(other, acts.Return) and other.request == act.request for other in self._step):
             yield f"{act.request} ends ({act.reason}) with {_count(act.tokens, 'token')}, and held no blocks."
 
