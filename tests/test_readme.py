@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pellucid.cli import main
 from pellucid.lab import prove
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -35,6 +36,13 @@ def test_the_proof_it_shows_is_what_prove_prints() -> None:
     out = io.StringIO()
     assert prove("smollm2-135m", stream=out) == 0
     printed = out.getvalue().splitlines()
+    assert [line for line in sample.splitlines() if line not in printed] == []
+
+
+def test_the_step_it_shows_is_what_step_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    (sample,) = re.findall(r"```text\n(plan .*?)```", README, flags=re.DOTALL)
+    assert main(["step", "hole", "--script"]) == 0
+    printed = capsys.readouterr().out.splitlines()
     assert [line for line in sample.splitlines() if line not in printed] == []
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``pellucid run``, ``pellucid prove``."""
+"""The command line: ``pellucid run``, ``pellucid prove``, ``pellucid step``."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_run(commands)
     _add_prove(commands)
+    _add_step(commands)
     return parser
 
 
@@ -93,6 +94,18 @@ def _add_prove(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     command.add_arguments(prove)
     prove.set_defaults(command=command.main)
+
+
+def _add_step(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from pellucid.lab import walk_command
+
+    step = commands.add_parser(
+        "step",
+        help="walk through one situation, one engine step at a time",
+        description="Enter is one engine step: what the scheduler decided and why, and the blocks before and after.",
+    )
+    walk_command.add_arguments(step)
+    step.set_defaults(command=walk_command.main)
 
 
 if __name__ == "__main__":

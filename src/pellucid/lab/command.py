@@ -60,7 +60,7 @@ def prove(
     ``options`` are those of `pellucid.LLM`; without a pool size the pool is small, see
     `PellucidLaboratory`. Returns 0 if nothing is refuted, else 1.
     """
-    with _working(model) as progress:
+    with working(model) as progress:
         from pellucid.lab.pellucid_subject import PellucidLaboratory
         from pellucid.lab.trial import trial
 
@@ -76,7 +76,7 @@ def prove(
 
 
 @contextmanager
-def _working(model: str) -> Iterator[Callable[[str, int], None]]:
+def working(model: str) -> Iterator[Callable[[str, int], None]]:
     """Says on a terminal's stderr what is going on, in place of the engines' own lines."""
     with only_warnings():
         console = Console(stderr=True)

@@ -114,15 +114,15 @@ def _ending(report: Report, width: int) -> Iterator[Text]:
     yield Text("Next:")
     yield from _facts(
         (
-            (f"{_program()} prove --model tiny", "a random model, in a second"),
-            (f"{_program()} prove --block-size 8", "other blocks, the same claims"),
-            (f"{_program()} prove --json", "all the evidence, for a program"),
-            (f"{_program()} run SCRIPT", "a script written for vLLM, unmodified"),
+            (f"{program()} prove --model tiny", "a random model, in a second"),
+            (f"{program()} prove --block-size 8", "other blocks, the same claims"),
+            (f"{program()} prove --json", "all the evidence, for a program"),
+            (f"{program()} run SCRIPT", "a script written for vLLM, unmodified"),
         ),
         width,
     )
 
 
-def _program() -> str:
+def program() -> str:
     """How to type ``pellucid`` here: its path, unless the shell finds it by its name."""
     return "pellucid" if shutil.which("pellucid") or not sys.argv[0].endswith("/pellucid") else sys.argv[0]

@@ -1,0 +1,200 @@
+"""The situations of ``pellucid step``: a few requests in a pool so small that nothing can be overlooked.
+
+Lengths are in blocks, so that they keep their shape whatever the block size; the pool may be made
+larger or smaller, and what then does not arise is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pellucid.kv.acts import AnyAct, Close, Launch, Lookup, MissReason, Preempt, Return, Share, Take
+from pellucid.kv.table import RequestStatus
+from pellucid.lab.claims.holes import longest_run
+from pellucid.lab.walk import Arrival, Piece, Seen, Situation, Walk
+
+POOL: dict[str, Any] = {"block_size": 4, "num_gpu_blocks_override": 25, "max_num_batched_tokens": 2048}
+PREFIX = Piece("prefix", blocks=3)
+
+
+def _mine(walk: Walk, kind: type[AnyAct], name: str) -> list[Any]:
+    return [act for act in walk.acts() if isinstance(act, kind) and getattr(act, "request", None) == name]
+
+
+def _blocks(acts: Iterable[Any]) -> list[int]:
+    return [block for act in acts for block in act.blocks]
+
+
+def _hole(walk: Walk) -> Seen:
+    served = next(stride for stride in walk.strides if any(stride.acts.count(t) for t in _mine(walk, Take, "NEW")))
+    took = served.after.table("NEW") or tuple(_blocks(_mine(walk, Take, "NEW")[:1]))
+    longest = longest_run(served.before.pool.reuse_order)
+    reused = set(took) & set(_blocks(_mine(walk, Return, "R1")))
+    if not reused or len(took) <= len(longest):
+        return Seen(
+            False,
+            f"NEW took {len(took)} blocks where {len(longest)} lay side by side: here it needed no hole.",
+        )
+    return Seen(
+        True,
+        f"NEW got its {len(took)} blocks where at most {len(longest)} lay side by side, {len(reused)} of them from the "
+        f"hole that R1 left; {_movements(walk)}.",
+    )
+
+
+def _movements(walk: Walk) -> str:
+    """Whether tables only ever grew at their end."""
+    moved = {
+        view.name
+        for stride in walk.strides
+        for view in stride.before.requests
+        for now in stride.after.requests
+        if now.name == view.name and now.blocks and now.blocks[: len(view.blocks)] != view.blocks
+    }
+    return f"{', '.join(sorted(moved))} got other blocks meanwhile" if moved else "nobody was moved for it"
+
+
+def _sharing(walk: Walk) -> Seen:
+    shares = [act for act in walk.acts() if isinstance(act, Share) and len(act.revived) < len(act.blocks)]
+    most = max(max(stride.after.pool.owners) for stride in walk.strides)
+    if most < 2:
+        return Seen(False, "nobody found another's blocks while that one was alive.")
+    shared = sum(len(act.blocks) - len(act.revived) for act in shares)
+    left = next(stride for stride in walk.strides if any(stride.acts.count(act) for act in _mine(walk, Close, "alice")))
+    stay = sum(left.after.pool.owners[block] > 0 for block in _blocks(_mine(walk, Return, "alice")))
+    return Seen(
+        True,
+        f"{shared} times a request became one more owner of a live block instead of filling one of its own, up to "
+        f"{most} owners at once; when alice left, {stay} of her blocks stayed with the others.",
+    )
+
+
+def _revival(walk: Walk) -> Seen:
+    revived = _blocks_revived(_mine(walk, Share, "bob"))
+    lost = [miss for act in _mine(walk, Lookup, "carol") for miss in act.missed if miss.reason is MissReason.EVICTED]
+    if not revived:
+        return Seen(False, "bob revived nothing: in this pool alice's blocks were gone when he came.")
+    size = walk.pool.block_size
+    evicted = f"carol missed {sum(miss.tokens for miss in lost)} tokens that had been evicted for flood"
+    return Seen(
+        True,
+        f"bob revived {revived} blocks that nobody owned, {revived * size} tokens that needed no computing; "
+        + (f"{evicted}." if lost else "carol found hers too, as in this pool flood had to evict none of them."),
+    )
+
+
+def _blocks_revived(shares: Iterable[Share]) -> int:
+    return sum(len(act.revived) for act in shares)
+
+
+def _pressure(walk: Walk) -> Seen:
+    preempted = [act for act in walk.acts() if isinstance(act, Preempt)]
+    if not preempted:
+        return Seen(False, f"nobody was pre-empted: {walk.pool.usable} usable blocks were enough.")
+    undisturbed = walk.undisturbed()
+    other = [name for name, output in walk.outputs.items() if output.tokens != undisturbed[name].tokens]
+    first = preempted[0]
+    times = "once" if len(preempted) == 1 else f"first, of {len(preempted)} pre-emptions"
+    by_itself = first.by == first.request
+    what = "pre-empted itself" if by_itself else f"was pre-empted for {first.by}"
+    start = f"{first.request} {what} {times}, waited and went on"
+    if not other:
+        count = len(walk.outputs[first.request].tokens)
+        return Seen(True, f"{start}; its {count} output tokens are those that it gets alone on an idle engine.")
+    why = "which it must not" if walk.about.exact else f"as {walk.about.dtype} rounds in another order"
+    return Seen(True, f"{start}; the output of {', '.join(other)} differs from that on an idle engine, {why}.")
+
+
+def _chunked(walk: Walk) -> Seen:
+    prompt = walk.length("essay")
+    chunks: list[int] = []
+    beside = 0
+    nobody_waited = True
+    for stride in walk.strides:
+        for act in stride.acts:
+            if isinstance(act, Launch) and "essay" in act.requests and sum(chunks) < prompt:
+                chunks.append(act.counts[act.requests.index("essay")])
+                beside += sum(act.counts) - chunks[-1]
+                running = {view.name for view in stride.before.requests if view.status is RequestStatus.RUNNING}
+                nobody_waited &= running <= set(act.requests)
+    if len(chunks) < 2 or not beside:
+        return Seen(False, f"essay's {prompt} tokens fitted into one step of {walk.about.max_num_batched_tokens}.")
+    return Seen(
+        True,
+        f"essay's prompt of {prompt} tokens was computed in {len(chunks)} chunks ({' + '.join(map(str, chunks))}), and "
+        f"meanwhile the others computed {beside} tokens of their own"
+        + (": nobody who was running had to wait for it." if nobody_waited else "."),
+    )
+
+
+HOLE = Situation(
+    "hole",
+    "a hole is re-used",
+    "Three requests stand side by side; R1 leaves a hole between the others. Watch where NEW goes, which is larger "
+    "than the hole and larger than the rest.",
+    {**POOL, "enable_prefix_caching": False},
+    (
+        Arrival("R0", (Piece("R0", 6, 1),), 4),
+        Arrival("R1", (Piece("R1", 6, 1),), 2),
+        Arrival("R2", (Piece("R2", 6, 1),), 4),
+        Arrival("NEW", (Piece("NEW", 8, 1),), 2, step=2),
+    ),
+    _hole,
+)
+SHARING = Situation(
+    "sharing",
+    "two live owners of one block",
+    "alice, bob and carol begin with the same 3 blocks of tokens. Watch the digits on the map: they count the "
+    "owners of a block, which exists once.",
+    POOL,
+    (
+        Arrival("alice", (PREFIX, Piece("alice", 0, 2)), 4),
+        Arrival("bob", (PREFIX, Piece("bob", 0, 3)), 5, step=2),
+        Arrival("carol", (PREFIX,), 3, step=3),
+    ),
+    _sharing,
+)
+REVIVAL = Situation(
+    "revival",
+    "blocks that outlive their owner",
+    "alice ends and leaves cached blocks (+) that nobody owns. Watch bob take them back to life, and flood, who "
+    "needs room, take some of them from carol.",
+    POOL,
+    (
+        Arrival("alice", (PREFIX, Piece("alice", 0, 1)), 2),
+        Arrival("bob", (PREFIX, Piece("bob", 0, 2)), 2, after="alice"),
+        Arrival("flood", (Piece("flood", 21, 1),), 2, after="bob"),
+        Arrival("carol", (PREFIX, Piece("carol", 0, 3)), 2, after="flood"),
+    ),
+    _revival,
+)
+PRESSURE = Situation(
+    "pressure",
+    "the pool is full",
+    "old and young fill the pool, and then old needs one block more. Watch who gives way, why small has to wait "
+    "although it would fit, and what of young's work is still there when it comes back.",
+    POOL,
+    (
+        Arrival("old", (Piece("old", 12, -1),), 5),
+        Arrival("young", (Piece("young", 12, -1),), 5),
+        Arrival("small", (Piece("small", 0, 3),), 2, step=4),
+    ),
+    _pressure,
+)
+CHUNKED = Situation(
+    "chunked",
+    "a long prompt in pieces",
+    "A step may compute 8 tokens. Watch how the long prompt of essay gets what chat and talk leave of that, step by "
+    "step, and how they get a token in every step all the same.",
+    {**POOL, "max_num_batched_tokens": 8, "enable_prefix_caching": False},
+    (
+        Arrival("chat", (Piece("chat", 0, 3),), 8),
+        Arrival("talk", (Piece("talk", 0, 2),), 8),
+        Arrival("essay", (Piece("essay", 5, 3),), 2, step=2),
+    ),
+    _chunked,
+)
+
+SITUATIONS = {situation.name: situation for situation in (HOLE, SHARING, REVIVAL, PRESSURE, CHUNKED)}
+"""In the order in which they are worth walking."""

@@ -1,0 +1,92 @@
+"""``pellucid step``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TextIO
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from pellucid.lab.command import working
+
+if TYPE_CHECKING:
+    from pellucid.lab.walk import Walk
+
+NAMES = ("hole", "sharing", "revival", "pressure", "chunked")
+OPTIONS: tuple[tuple[str, type, str], ...] = (
+    ("block-size", int, "tokens per block (4); the prompts grow with it"),
+    ("num-gpu-blocks-override", int, "blocks in the pool, the reserved one included (25)"),
+    ("max-num-batched-tokens", int, "tokens per step (2048; 8 for chunked)"),
+    ("reuse-policy", str, "free-first, vllm-0.23 or vllm-0.24"),
+    ("dtype", str, "auto, float32, bfloat16 or float16 (auto: float32 on a CPU)"),
+)
+PROMPT = "Enter: next step   q: quit "
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``pellucid step``."""
+    parser.add_argument("situation", choices=NAMES, help="what to walk through")
+    parser.add_argument("--model", default="tiny", help="tiny, smollm2-135m, a folder, a .gguf file or a hub id")
+    for name, kind, text in OPTIONS:
+        parser.add_argument(f"--{name}", type=kind, metavar="N" if kind is int else "NAME", help=text)
+    parser.add_argument("--async-scheduling", action="store_true", help="plan each step before the last one is back")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--script", action="store_true", help="do not wait for Enter (nor does it in a pipe)")
+    how.add_argument("--json", action="store_true", help="one JSON object a step, a line each")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Walk; returns the exit status. Raises `PellucidError` for a model or options that cannot work."""
+    from pellucid.lab.pellucid_subject import PellucidLaboratory
+    from pellucid.lab.situations import SITUATIONS
+    from pellucid.lab.walk import Walk
+
+    situation = SITUATIONS[arguments.situation]
+    names = [name.replace("-", "_") for name, _, _ in OPTIONS]
+    options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    if arguments.async_scheduling:
+        options["async_scheduling"] = True
+    waits = not (arguments.script or arguments.json) and sys.stdin.isatty() and sys.stdout.isatty()
+    with working(arguments.model):
+        walk = Walk(situation, PellucidLaboratory(arguments.model, **{**situation.options, **options}))
+        if arguments.json:
+            for stride in walk:
+                print(msgspec.json.encode(stride).decode(), flush=True)
+        else:
+            show(walk, sys.stdout, sys.stdin if waits else None)
+    return 0
+
+
+def show(walk: Walk, out: TextIO, keys: TextIO | None = None) -> None:
+    """Print ``walk`` to ``out``; with ``keys`` a line read from it, other than q, is what begins a step."""
+    from pellucid.lab.terminal import WIDTH
+    from pellucid.lab.walk_terminal import ending, opening, stride_lines
+    from pellucid.view import Letters
+
+    console = Console(file=out, highlight=False)
+    width = max(60, min(console.width, WIDTH))
+    letters = Letters()
+
+    def write(lines: Iterable[Text]) -> None:
+        for line in lines:
+            console.print(line, soft_wrap=True)
+        console.print()
+
+    write(opening(walk, width))
+    strides = iter(walk)
+    while walk.unfinished:
+        if keys and not _goes_on(out, keys):
+            return
+        write(stride_lines(next(strides), letters, width))
+    write(ending(walk, width))
+
+
+def _goes_on(out: TextIO, keys: TextIO) -> bool:
+    out.write(PROMPT)
+    out.flush()
+    line = keys.readline()
+    return bool(line) and not line.strip().lower().startswith("q")

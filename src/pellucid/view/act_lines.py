@@ -1,0 +1,33 @@
+"""The journal in lines: one act a line, as a person reads it."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from rich.text import Text
+
+from pellucid.kv.acts import SECRET_FIELDS, AnyAct, Miss
+from pellucid.view.letters import shown
+from pellucid.view.runs import runs
+from pellucid.view.strips import NAME_WIDTH
+
+BLOCKS = ("blocks", "revived", "fenced")
+
+
+def act_lines(number: int, act: AnyAct, width: int = 80) -> list[Text]:
+    """Act ``number`` of the journal: its kind, its request, then its other fields by name, mostly one line."""
+    fields = [name for name in act.__struct_fields__ if name not in ("step", "request", *SECRET_FIELDS)]
+    pieces = [shown(getattr(act, "request", ""), NAME_WIDTH)]
+    pieces += [f"{name} {_value(name, getattr(act, name))}" for name in fields]
+    head = f"{number:>4}  {type(act).__name__.lower():<9}  "
+    words = textwrap.wrap("  ".join(pieces).strip(), width - len(head), break_on_hyphens=False)
+    return [Text.assemble((head if i == 0 else " " * len(head), "dim"), line) for i, line in enumerate(words)]
+
+
+def _value(name: str, value: Any) -> str:
+    if name in BLOCKS:
+        return runs(value)
+    if isinstance(value, tuple):
+        return ", ".join(_value(name, each) for each in value) or "-"
+    return f"{value.tokens} {value.reason}" if isinstance(value, Miss) else str(value)
