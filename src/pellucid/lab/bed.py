@@ -11,6 +11,7 @@ from pellucid.engine.config import SchedulerConfig
 from pellucid.engine.core import EngineCore
 from pellucid.engine.scheduler import Scheduler
 from pellucid.engine.sequence import Sequence
+from pellucid.errors import InvariantViolation
 from pellucid.kv.manager import KVManager
 from pellucid.kv.reader import KVReader
 from pellucid.lab.echo import EOS, VOCAB_SIZE, Echo
@@ -135,7 +136,9 @@ class Reference:
         for _ in range(LONGEST):
             if received.reason is not None:
                 break
-            (received,) = engine.step()
+            received = next(iter(engine.step()), received)
+        if received.reason is None:
+            raise InvariantViolation(f"alone and with all the room there is, {request} does not end.")
         if len(engine.kv.journal) < JOURNAL:  # a fresh one then, as journals are kept whole
             self._engine = engine
         return received

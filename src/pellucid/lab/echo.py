@@ -1,4 +1,4 @@
-"""An executor without a model whose tokens depend on every slot they read, so that a wrong block shows in the output."""
+"""An executor without a model. Its tokens depend on every slot they read, so a wrong block shows in the output."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def _families(seed: int) -> list[list[int]]:
 
 def _request(rng: random.Random, name: str, step: int, family: list[int], room: int) -> Add:
     max_tokens = min(rng.choice((1, 2, 3, 5, 8, 13, 20, 32, 48)), room - 1)
-    length = min(rng.choice((4, 9, 17, LONGEST)), rng.randint(1, room - max_tokens))
+    length = min(rng.choice((4, 9, 17, LONGEST, LONGEST)), rng.randint(1, room - max_tokens))
     tail = [rng.randrange(4, 6) for _ in range(min(rng.choice((0, 0, 1, 2)), length - 1))]
     return Add(
         step=step,
@@ -143,6 +143,6 @@ def _request(rng: random.Random, name: str, step: int, family: list[int], room: 
         ignore_eos=rng.random() < 0.8,
         seed=rng.choice((None, None, None, 1)),
         priority=rng.choice((0, 0, 1, 2)),
-        salt=rng.choice((None, None, None, "a", "b")),
+        salt=rng.choice((None, None, None, None, "a", "b")),
         bypass=rng.random() < 0.1,
     )

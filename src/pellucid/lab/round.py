@@ -11,7 +11,7 @@ from pellucid.lab.bed import Bed, Received, Reference
 from pellucid.lab.load import LONGEST, Abort, Action, Add, Case
 
 PATIENCE = 50 + 4 * LONGEST
-"""Steps in which no request ends or gets further than it ever was. Computing one again takes up to `LONGEST` of them."""
+"""Steps in which nobody ends or gets further than ever before; computing a request again takes up to `LONGEST`."""
 
 
 class Kind(enum.StrEnum):
@@ -139,7 +139,7 @@ class Round:
 
     def _receive(self, received: Received) -> None:
         if received.name not in self._live:
-            raise _Found(Kind.OUTPUT, "", f"{received.name} gets tokens and does not live.")
+            raise _Found(Kind.OUTPUT, "stranger", f"{received.name} gets tokens and does not live.")
         if received.reason is not None:
             self._end(received)
             self._progress = self.tally.steps
@@ -147,7 +147,7 @@ class Round:
     def _end(self, received: Received) -> None:
         request = self._live.pop(received.name)
         self._furthest.pop(received.name, None)
-        if self._reference is None:
+        if self._reference is None or not received.tokens:
             return
         self.tally.compared += 1
         tokens, reason = self._reference(request)[1:]
