@@ -16,7 +16,8 @@ from pellucid.errors import ConfigError
 from pellucid.kv import manager, table
 from pellucid.kv.manager import KVManager
 from pellucid.kv.pool import BlockPool
-from pellucid.lab.bed import Bed, EchoEngine, Reference, bed
+from pellucid.lab import model_bed
+from pellucid.lab.bed import Bed, EchoBed, Received, Reference, bed
 from pellucid.lab.echo import Echo
 from pellucid.lab.load import Abort, Add, Case, Settings, draw
 from pellucid.lab.model_bed import ModelBed
@@ -186,7 +187,7 @@ PLANTED: list[tuple[str, Plant, set[str]]] = [
 def test_a_planted_fault_is_found_shrunk_and_replayed(
     model: str, plant: Plant, expected: set[str], tiny: LoadedModel, tmp_path: Path
 ) -> None:
-    engines: Bed = EchoEngine if model == "none" else ModelBed(tiny)
+    engines: Bed = EchoBed() if model == "none" else ModelBed(tiny)
     file = tmp_path / "case.json"
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
@@ -206,8 +207,8 @@ def test_a_planted_fault_is_found_shrunk_and_replayed(
 def test_the_baseline_is_checked_where_no_invariant_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool that says, when all have left, that it is not empty."""
     case = Case("none", Settings(num_gpu_blocks_override=5), (Add(step=0, name="a", prompt=(1, 2), max_tokens=2),))
-    assert Round(case, EchoEngine, None).play() is None
-    played = Round(case, EchoEngine, None)
+    assert Round(case, EchoBed(), None).play() is None
+    played = Round(case, EchoBed(), None)
     honest = played._engine.kv.snapshot
     monkeypatch.setattr(played, "_audit", lambda: None)
     one_held = replace(honest(), launched=(7,))
@@ -220,9 +221,24 @@ def test_the_baseline_is_checked_where_no_invariant_sees_it(monkeypatch: pytest.
 def test_the_watchdog_waits_for_its_steps_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     never_admits(monkeypatch)
     case = Case("none", Settings(num_gpu_blocks_override=5), (Add(step=0, name="a", prompt=(1, 2), max_tokens=2),))
-    failure = Round(case, EchoEngine, Reference(EchoEngine)).play()
+    failure = Round(case, EchoBed(), Reference(EchoBed())).play()
     assert failure is not None
     assert (failure.kind, failure.step) == (Kind.STUCK, PATIENCE)
+
+
+def test_rounding_is_forgiven_and_a_wrong_token_is_not(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference = Reference(ModelBed(tiny))
+    for seed in (None, 1):
+        request = Add(step=0, name="a", prompt=(1, 2, 3), max_tokens=1, seed=seed)
+        answer = reference(request)
+        other = Received("a", (answer.tokens[0] + 1,), answer.reason)
+        assert not reference.close_call(request, other)
+        with monkeypatch.context() as patch:
+            patch.setattr(model_bed, "NUDGE", 100.0)  # so that these two are "close"
+            assert reference.close_call(request, other)
+            assert not reference.close_call(request, other._replace(reason="stop"))
+    assert not reference.close_call(request, answer._replace(tokens=()))
+    assert not Reference(EchoBed()).close_call(request, other)
 
 
 # -- shrinking -----------------------------------------------------------------------------------------

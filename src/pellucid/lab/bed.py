@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -47,7 +46,16 @@ class Engine(Protocol):
     def has_unfinished_requests(self) -> bool: ...
 
 
-Bed = Callable[[Settings], Engine]
+class Bed(Protocol):
+    """Makes engines of one model."""
+
+    def __call__(self, settings: Settings) -> Engine: ...
+
+    def nudged(self, token: int) -> Bed | None:
+        """The same, but ``token`` is a little likelier everywhere, by more than rounding can come to.
+
+        None if nothing is rounded here.
+        """
 
 
 class EchoEngine:
@@ -98,13 +106,23 @@ class EchoEngine:
         return Received(sequence.name, tuple(sequence.output), sequence.finish_reason)
 
 
+class EchoBed:
+    """Engines without a model. Hashes are not rounded."""
+
+    def __call__(self, settings: Settings) -> EchoEngine:
+        return EchoEngine(settings)
+
+    def nudged(self, token: int) -> None:
+        return None
+
+
 def bed(model: str) -> Bed:
     """Engines of ``model``; all of them share its weights. "none" is the engine without a model.
 
     Raises what `pellucid.LLM` raises for a model that cannot be had.
     """
     if model == NO_MODEL:
-        return EchoEngine
+        return EchoBed()
     from pellucid.lab.model_bed import ModelBed
 
     return ModelBed(model)
@@ -129,6 +147,16 @@ class Reference:
             self._answers[plain] = self._run(plain)
         return self._answers[plain]
 
+    def close_call(self, request: Add, received: Received) -> bool:
+        """Whether rounding alone explains ``received``: two tokens were so close that batching may decide.
+
+        A model that likes the first differing token a little more must give the same to the end.
+        """
+        pairs = zip(self(request).tokens, received.tokens, strict=False)
+        token = next((theirs for ours, theirs in pairs if ours != theirs), None)
+        nudged = None if token is None else self._bed.nudged(token)
+        return nudged is not None and agree(received, Reference(nudged)(request))
+
     def _run(self, request: Add) -> Received:
         engine, self._engine = self._engine or self._bed(ALONE), None  # kept only if it comes through
         engine.add(request)
@@ -142,3 +170,10 @@ class Reference:
         if len(engine.kv.journal) < JOURNAL:  # a fresh one then, as journals are kept whole
             self._engine = engine
         return received
+
+
+def agree(received: Received, answer: Received) -> bool:
+    """The same tokens and the same end; from an aborted request its part of the answer."""
+    if received.reason == "abort":
+        return received.tokens == answer.tokens[: len(received.tokens)]
+    return received[1:] == answer[1:]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import torch
 from msgspec.structs import asdict
 
 from pellucid import LLM
 from pellucid.engine.output import RequestOutput
-from pellucid.lab.bed import Received
+from pellucid.lab.bed import ALONE, Received
 from pellucid.lab.load import Add, Settings
 from pellucid.model import LoadedModel
+from pellucid.model.llama import Model
+
+NUDGE = 1e-3
+"""Logits of one and the same row differ by some 1e-5 between batches, as the order of rounding does."""
 
 
 class ModelEngine:
@@ -45,6 +51,23 @@ class ModelBed:
         engine = ModelEngine(self._model, settings)
         self._model = engine.llm.loaded
         return engine
+
+    def nudged(self, token: int) -> ModelBed:
+        loaded = self._model if isinstance(self._model, LoadedModel) else self(ALONE).llm.loaded
+        return ModelBed(dataclasses.replace(loaded, model=NudgedModel(loaded.model, token)))
+
+
+class NudgedModel(Model):
+    """``model``, weights and all, with the logit of ``token`` higher by `NUDGE`."""
+
+    def __init__(self, model: Model, token: int) -> None:
+        vars(self).update(vars(model))
+        self._token = token
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        logits = super().logits(hidden)
+        logits[:, self._token] += NUDGE
+        return logits
 
 
 def _received(output: RequestOutput) -> Received:
