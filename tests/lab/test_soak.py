@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pellucid.cli import main
+from pellucid.engine.core import EngineCore
 from pellucid.engine.scheduler import Scheduler
 from pellucid.errors import ConfigError
 from pellucid.kv import manager, table
@@ -160,6 +161,16 @@ def raises_under_pressure(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Scheduler, "_preempt", preempt)
 
 
+def never_collects(patch: pytest.MonkeyPatch) -> None:
+    """Aborted requests leave, and what was launched for them stays under way."""
+    honest = EngineCore._commit_down_to
+
+    def commit(self: EngineCore, ahead: int) -> Any:
+        return honest(self, ahead) if self.scheduler._live else []
+
+    patch.setattr(EngineCore, "_commit_down_to", commit)
+
+
 def one_step_too_many(patch: pytest.MonkeyPatch) -> None:
     """A fence never falls."""
     patch.setattr(BlockPool, "lift_fence", lambda self, step: [])
@@ -175,6 +186,7 @@ PLANTED: list[tuple[str, Plant, set[str]]] = [
     ("none", a_wrong_block_in_the_plan, {"output"}),
     ("none", another_token_in_company(Echo, 3), {"output"}),
     ("none", never_admits, {"stuck"}),
+    ("none", never_collects, {"stuck"}),
     ("none", forgets_a_request, {"lost"}),
     ("none", raises_under_pressure, {"error ZeroDivisionError"}),
     ("none", one_step_too_many, {"invariant I1", "invariant I12"}),
@@ -197,6 +209,7 @@ def test_a_planted_fault_is_found_shrunk_and_replayed(
         failure = found.finding.failure
         assert f"{failure.kind} {failure.code}".strip() in expected, failure
         assert found.finding.case.requests < 10
+        assert found.finding.case.actions[0].step == 0
         assert found.finding.case.requests <= draw(model, 11, found.finding.round).requests
         write(found.finding, file)
         assert read(file) == found.finding

@@ -22,7 +22,7 @@ class Kind(enum.StrEnum):
     OUTPUT = "output"  # other tokens, or another end, than the request has alone
     BASELINE = "baseline"  # nobody is left, and not every block is reclaimable
     STUCK = "stuck"  # no progress
-    LOST = "lost"  # the engine is done, and a request has not ended
+    LOST = "lost"  # the engine is done, and a request has not ended; or it has, and the engine counts it
     ERROR = "error"  # an exception
 
 
@@ -151,7 +151,7 @@ class Round:
     def _end(self, received: Received) -> None:
         request = self._live.pop(received.name)
         self._furthest.pop(received.name, None)
-        if self._reference is None or not received.tokens:
+        if self._reference is None or (received.reason == "abort" and not received.tokens):
             return
         self.tally.compared += 1
         alone = self._reference(request)
@@ -168,23 +168,28 @@ class Round:
     def _audit(self) -> None:
         for violation in self._auditor.check():
             raise _Found(Kind.INVARIANT, violation.invariant, str(violation))
+        self._check_isolation()
+
+    def _check_isolation(self) -> None:
+        """By the names and salts that were asked for, whatever the engine has made of them."""
         holders: dict[int, str] = {}
         for view in self._engine.kv.snapshot().requests:
+            if view.name not in self._live:
+                raise _Found(Kind.LOST, "stranger", f"{view.name} has ended, and the engine still counts it.")
             for block in view.blocks:
                 other = holders.setdefault(block, view.name)
                 if self._live[other].salt != self._live[view.name].salt:
-                    raise _Found(
-                        Kind.ISOLATION, "", f"{other} and {view.name} of another salt both hold block {block}."
-                    )
+                    message = f"{other} and {view.name} of another salt both hold block {block}."
+                    raise _Found(Kind.ISOLATION, "", message)
 
     def _watch(self) -> None:
         for view in self._engine.kv.snapshot().requests:
             if view.slots > self._furthest.get(view.name, 0):
                 self._furthest[view.name] = view.slots
                 self._progress = self.tally.steps
-        if self._live and self.tally.steps - self._progress >= PATIENCE:
-            waiting = ", ".join(self._live)
-            raise _Found(Kind.STUCK, "", f"no request ended or got further in {PATIENCE} steps; {waiting} live.")
+        if self.tally.steps - self._progress >= PATIENCE:
+            waiting = ", ".join(self._live) or "none"
+            raise _Found(Kind.STUCK, "", f"no request ended or got further in {PATIENCE} steps; alive: {waiting}.")
 
     def _check_baseline(self) -> None:
         snapshot = self._engine.kv.snapshot()

@@ -41,6 +41,7 @@ class Shrinker:
             while before != self.case:
                 before = self.case
                 self._drop_actions()
+                self._close_gaps()
                 self._simplify_actions()
                 self._simplify_settings()
         except _Spent:
@@ -65,6 +66,16 @@ class Shrinker:
                 if not self._try(replace(self.case, actions=actions[:at] + actions[at + length :])):
                     at += length
             length //= 2
+
+    def _close_gaps(self) -> None:
+        """An action and all behind it happen earlier, by as much as can be."""
+        for index in range(len(self.case.actions)):
+            before = self.case.actions[index - 1].step if index else 0
+            for step in _less(self.case.actions[index].step, before):
+                early = self.case.actions[index].step - step
+                later = (replace(action, step=action.step - early) for action in self.case.actions[index:])
+                if self._try(replace(self.case, actions=(*self.case.actions[:index], *later))):
+                    break
 
     def _simplify_actions(self) -> None:
         for index in range(len(self.case.actions)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,9 @@ from pellucid.lab.shrink import Shrinker
 
 Progress = Callable[[str], None]
 
+SHRINKING_S = 300
+"""Seconds after which a case is small enough, on a model that takes long."""
+
 
 class Finding(Struct, frozen=True, kw_only=True):
     """A failure, the round of the soak in which it showed, and the smallest case found that fails alike."""
@@ -31,7 +35,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class SoakReport(Struct, frozen=True, kw_only=True):
-    """What a soak came to. ``seconds`` are those asked for and run, without the shrinking."""
+    """What a soak came to. ``seconds`` it ran, without the shrinking."""
 
     model: str
     seed: int
@@ -94,10 +98,15 @@ def read(path: Path) -> Finding:
 def _shrunk(case: Case, failure: Failure, bed: Bed, reference: Reference, seed: int, number: int) -> Finding:
     compare = reference if failure.kind in (Kind.OUTPUT, Kind.ERROR) else None  # alone takes time
 
-    def fails(smaller: Case) -> bool:
-        return failure.same(Round(smaller, bed, compare).play())
+    late = time.monotonic() + SHRINKING_S
 
-    smallest = Shrinker(case, fails).shrink()
+    def fails(smaller: Case) -> bool:
+        return time.monotonic() < late and failure.same(Round(smaller, bed, compare).play())
+
+    shrinker = Shrinker(case, fails)
+    with suppress(KeyboardInterrupt):  # whoever has seen enough keeps what it has come to
+        shrinker.shrink()
+    smallest = shrinker.case
     last = Round(smallest, bed, reference).play()
     if last is None or not failure.same(last):  # comparing outputs shows something else before: then that it is
         smallest, last = case, failure
