@@ -1,4 +1,4 @@
-"""The command line: ``pellucid run``, ``pellucid prove``, ``pellucid step``."""
+"""The command line: ``pellucid run``, ``prove``, ``step`` and ``soak``."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_prove(commands)
     _add_step(commands)
+    _add_soak(commands)
     return parser
 
 
@@ -106,6 +107,19 @@ def _add_step(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
     walk_command.add_arguments(step)
     step.set_defaults(command=walk_command.main)
+
+
+def _add_soak(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from pellucid.lab import soak_command
+
+    soak = commands.add_parser(
+        "soak",
+        help="hunt for counterexamples under random load",
+        description="Check every invariant at every step of random load, and every output against the request alone. "
+        "A failure is shrunk to a small case in a file. Exit status 0 only if nothing is wrong.",
+    )
+    soak_command.add_arguments(soak)
+    soak.set_defaults(command=soak_command.main)
 
 
 if __name__ == "__main__":
