@@ -108,8 +108,9 @@ def test_the_watermark_holds_while_anything_runs() -> None:
 
 def test_the_watermark_does_not_hold_for_the_first() -> None:
     bench = Bench(num_blocks=10, watermark=0.9)
-    bench.add("a", range(36), 1)
+    sequence = bench.add("a", range(36), 1)
     bench.step()
+    assert sequence.finish_reason == "length"
     bench.check_baseline()
 
 
