@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import msgspec
 from rich.console import Console
 
 from pellucid.errors import ConfigError
+from pellucid.log import only_warnings
 
 if TYPE_CHECKING:
     from pellucid.lab.soak import Progress, SoakReport
@@ -42,14 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run it; returns 1 if something is wrong with the engine, else 0. Raises `PellucidError` for wrong arguments."""
-    logging.getLogger("pellucid").addHandler(logging.NullHandler())  # each round makes an engine: none says so
-    if arguments.replay:
-        return replay(Path(arguments.replay), json=arguments.json)
-    if not arguments.minutes > 0:
-        raise ConfigError(f"--minutes must be more than 0, not {arguments.minutes}.")
-    if arguments.rounds is not None and arguments.rounds < 1:
-        raise ConfigError(f"--rounds must be at least 1, not {arguments.rounds}.")
-    return soak(arguments)
+    with only_warnings():  # each round makes an engine: none says so
+        if arguments.replay:
+            return replay(Path(arguments.replay), json=arguments.json)
+        if not arguments.minutes > 0:
+            raise ConfigError(f"--minutes must be more than 0, not {arguments.minutes}.")
+        if arguments.rounds is not None and arguments.rounds < 1:
+            raise ConfigError(f"--rounds must be at least 1, not {arguments.rounds}.")
+        return soak(arguments)
 
 
 def soak(arguments: argparse.Namespace) -> int:
