@@ -53,9 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pellucid {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_run(commands)
-    _add_prove(commands)
-    _add_step(commands)
-    _add_soak(commands)
+    _add_lab(commands)
     return parser
 
 
@@ -85,41 +83,33 @@ def _run(arguments: argparse.Namespace) -> int:
     return run(Path(arguments.script), args, model)
 
 
-def _add_prove(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    from pellucid.lab import command
+def _add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from pellucid.lab import command, soak_command, walk_command
 
-    prove = commands.add_parser(
-        "prove",
-        help="put the claims of PagedAttention to the proof on a real model",
-        description="Check each claim on a real run, with its evidence. Exit status 0 only if nothing is refuted.",
-    )
-    command.add_arguments(prove)
-    prove.set_defaults(command=command.main)
-
-
-def _add_step(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    from pellucid.lab import walk_command
-
-    step = commands.add_parser(
-        "step",
-        help="walk through one situation, one engine step at a time",
-        description="Enter is one engine step: what the scheduler decided and why, and the blocks before and after.",
-    )
-    walk_command.add_arguments(step)
-    step.set_defaults(command=walk_command.main)
-
-
-def _add_soak(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    from pellucid.lab import soak_command
-
-    soak = commands.add_parser(
-        "soak",
-        help="hunt for counterexamples under random load",
-        description="Check every invariant at every step of random load, and every output against the request alone. "
-        "A failure is shrunk to a small case in a file. Exit status 0 only if nothing is wrong.",
-    )
-    soak_command.add_arguments(soak)
-    soak.set_defaults(command=soak_command.main)
+    for name, module, text, description in (
+        (
+            "prove",
+            command,
+            "put the claims of PagedAttention to the proof on a real model",
+            "Check each claim on a real run, with its evidence. Exit status 0 only if nothing is refuted.",
+        ),
+        (
+            "step",
+            walk_command,
+            "walk through one situation, one engine step at a time",
+            "Enter is one engine step: what the scheduler decided and why, and the blocks before and after.",
+        ),
+        (
+            "soak",
+            soak_command,
+            "hunt for counterexamples under random load",
+            "Check every invariant at every step of random load, and every output against the request alone. "
+            "A failure is shrunk to a small case in a file. Exit status 0 only if nothing is wrong.",
+        ),
+    ):
+        parser = commands.add_parser(name, help=text, description=description)
+        module.add_arguments(parser)
+        parser.set_defaults(command=module.main)
 
 
 if __name__ == "__main__":

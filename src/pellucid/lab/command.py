@@ -14,7 +14,10 @@ from rich.status import Status
 
 from pellucid.log import only_warnings
 
-OPTIONS: tuple[tuple[str, type, str], ...] = (
+Options = tuple[tuple[str, type, str], ...]
+"""Engine options on a command line: name, type and help of each."""
+
+OPTIONS: Options = (
     ("dtype", str, "auto, float32, bfloat16 or float16 (auto: float32 on a CPU)"),
     ("block-size", int, "tokens per block (16)"),
     (
@@ -33,19 +36,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", default="smollm2-135m", help="smollm2-135m, tiny, a folder, a .gguf file or a hub id"
     )
-    for name, kind, text in OPTIONS:
+    add_engine_options(parser, OPTIONS)
+    parser.add_argument("--json", action="store_true", help="one JSON object with all the evidence")
+
+
+def add_engine_options(parser: argparse.ArgumentParser, options: Options) -> None:
+    """``options`` and the scheduling mode; `engine_options` reads them back."""
+    for name, kind, text in options:
         parser.add_argument(f"--{name}", type=kind, metavar="N" if kind is int else "NAME", help=text)
     parser.add_argument("--async-scheduling", action="store_true", help="plan each step before the last one is back")
-    parser.add_argument("--json", action="store_true", help="one JSON object with all the evidence")
+
+
+def engine_options(arguments: argparse.Namespace, options: Options) -> dict[str, Any]:
+    """Those of ``options`` that were given, as `pellucid.LLM` takes them."""
+    names = [name.replace("-", "_") for name, _, _ in options]
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    return {**given, "async_scheduling": True} if arguments.async_scheduling else given
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Run it; returns the exit status. Raises `PellucidError` for a model or options that cannot work."""
-    names = [name.replace("-", "_") for name, _, _ in OPTIONS]
-    options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    if arguments.async_scheduling:
-        options["async_scheduling"] = True
-    return prove(arguments.model, options, json=arguments.json)
+    return prove(arguments.model, engine_options(arguments, OPTIONS), json=arguments.json)
 
 
 def prove(

@@ -11,13 +11,13 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from pellucid.lab.command import working
+from pellucid.lab.command import Options, add_engine_options, engine_options, working
 
 if TYPE_CHECKING:
     from pellucid.lab.walk import Walk
 
 NAMES = ("hole", "sharing", "revival", "pressure", "chunked")
-OPTIONS: tuple[tuple[str, type, str], ...] = (
+OPTIONS: Options = (
     ("block-size", int, "tokens per block (4); the prompts grow with it"),
     ("num-gpu-blocks-override", int, "blocks in the pool, the reserved one included (25)"),
     ("max-num-batched-tokens", int, "tokens per step (2048; 8 for chunked)"),
@@ -31,9 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``pellucid step``."""
     parser.add_argument("situation", choices=NAMES, help="what to walk through")
     parser.add_argument("--model", default="tiny", help="tiny, smollm2-135m, a folder, a .gguf file or a hub id")
-    for name, kind, text in OPTIONS:
-        parser.add_argument(f"--{name}", type=kind, metavar="N" if kind is int else "NAME", help=text)
-    parser.add_argument("--async-scheduling", action="store_true", help="plan each step before the last one is back")
+    add_engine_options(parser, OPTIONS)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--script", action="store_true", help="do not wait for Enter (nor does it in a pipe)")
     how.add_argument("--json", action="store_true", help="one JSON object a step, a line each")
@@ -46,10 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
     from pellucid.lab.walk import Walk
 
     situation = SITUATIONS[arguments.situation]
-    names = [name.replace("-", "_") for name, _, _ in OPTIONS]
-    options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    if arguments.async_scheduling:
-        options["async_scheduling"] = True
+    options = engine_options(arguments, OPTIONS)
     waits = not (arguments.script or arguments.json) and sys.stdin.isatty() and sys.stdout.isatty()
     with working(arguments.model):
         walk = Walk(situation, PellucidLaboratory(arguments.model, **{**situation.options, **options}))
