@@ -65,7 +65,7 @@ class Scheduler:
         that is no integer or outside the vocabulary, a request that can never fit the pool, or
         (`DuplicateRequest`) the name of a live request.
         """
-        self._check_name(request)
+        self._check_name_and_priority(request)
         limit = self._limit(request)
         self._check_tokens(request)
         self._check_fit(request, limit)
@@ -235,7 +235,7 @@ class Scheduler:
 
     # -- refusals ----------------------------------------------------------------------------------
 
-    def _check_name(self, request: Request) -> None:
+    def _check_name_and_priority(self, request: Request) -> None:
         name = request.name
         if not (isinstance(name, str) and name and name.isprintable()):
             raise RequestError(f"a request's name must be a string of printable characters, not {name!r}.")
