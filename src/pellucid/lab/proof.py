@@ -25,11 +25,19 @@ class Exhibit(Struct, frozen=True):
     snapshot: Snapshot
 
 
+class Table(Struct, frozen=True):
+    """Rows of cells under a heading, each as long as ``header``; numbers come formatted."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
 class Finding(Struct, frozen=True):
     """What judging a claim came to.
 
-    ``reason`` is one sentence; ``scope`` says how much was looked at; ``facts`` are the numbers that
-    decide, for a reader; ``evidence`` is the same and more, for a program: plain JSON values.
+    ``reason`` is one sentence; ``scope`` says how much was looked at; ``tables`` and ``facts`` are the
+    numbers that decide, for a reader; ``evidence`` is the same and more, for a program: plain JSON
+    values, names and numbers only. What a person reads is made with `pellucid.lang.say`.
     """
 
     verdict: Verdict
@@ -38,6 +46,7 @@ class Finding(Struct, frozen=True):
     facts: tuple[tuple[str, str], ...] = ()
     evidence: dict[str, Any] = {}
     exhibits: tuple[Exhibit, ...] = ()
+    tables: tuple[Table, ...] = ()
 
 
 class Proof(Finding, frozen=True, kw_only=True):
