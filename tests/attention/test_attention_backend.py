@@ -1,18 +1,29 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from pellucid.attention import ReferenceAttention, attention_backend
+from pellucid.attention import CompiledAttention, ReferenceAttention, attention_backend
 from pellucid.errors import ConfigError
+from pellucid.native import native
 
 
-@pytest.mark.parametrize("name", ["auto", "reference"])
-def test_by_name(name: str) -> None:
-    assert isinstance(attention_backend(name, "cpu"), ReferenceAttention)
+def test_by_name() -> None:
+    assert isinstance(attention_backend("reference", "cpu"), ReferenceAttention)
+
+
+@pytest.mark.parametrize(("dtype", "head_dim"), [(torch.float16, 64), (torch.float32, 512)])
+def test_auto_takes_the_reference_where_nothing_faster_can(dtype: torch.dtype, head_dim: int) -> None:
+    assert isinstance(attention_backend("auto", "cpu", dtype, head_dim), ReferenceAttention)
+
+
+@pytest.mark.skipif(native().kernels is None, reason=native().why)
+def test_auto_takes_the_compiled_kernels_where_they_are() -> None:
+    assert isinstance(attention_backend("auto", "cpu", torch.float32, 64), CompiledAttention)
 
 
 def test_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"'flash'.*auto, reference"):
+    with pytest.raises(ConfigError, match=r"'flash'.*auto, compiled, reference"):
         attention_backend("flash")
 
 

@@ -5,20 +5,28 @@ from __future__ import annotations
 import torch
 
 from pellucid.attention.base import AttentionBackend
+from pellucid.attention.compiled import CompiledAttention
 from pellucid.attention.reference import ReferenceAttention
 from pellucid.errors import ConfigError
 
-BACKENDS: dict[str, type[AttentionBackend]] = {ReferenceAttention.name: ReferenceAttention}
-FASTEST = {"cpu": ReferenceAttention.name, "cuda": ReferenceAttention.name}
+BACKENDS: dict[str, type[AttentionBackend]] = {
+    backend.name: backend for backend in (ReferenceAttention, CompiledAttention)
+}
 
 
-def attention_backend(name: str = "auto", device: torch.device | str = "cpu") -> AttentionBackend:
-    """The backend of this name; ``auto`` takes the fastest that ``device`` has.
+def attention_backend(
+    name: str = "auto",
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    head_dim: int = 64,
+) -> AttentionBackend:
+    """The backend of this name; ``auto`` takes the fastest that ``device`` has for this type and size of heads.
 
-    Raises `ConfigError` for an unknown name.
+    Raises `ConfigError` for an unknown name, and for a backend that cannot be had here.
     """
     if name == "auto":
-        name = FASTEST.get(torch.device(device).type, ReferenceAttention.name)
+        compiled = torch.device(device).type == "cpu" and CompiledAttention.takes(dtype, head_dim)
+        name = CompiledAttention.name if compiled else ReferenceAttention.name
     if name not in BACKENDS:
         raise ConfigError(f"There is no attention backend {name!r}; known: auto, {', '.join(sorted(BACKENDS))}.")
     return BACKENDS[name]()

@@ -66,6 +66,12 @@ class KVStorage:
         k, v = self.tensor[index]
         return k, v
 
+    def layer_addresses(self, index: int) -> tuple[int, int]:
+        """Where K and V of one layer begin, for kernels that take addresses."""
+        half = self.nbytes // (2 * len(self.tensor))
+        start = self.address + 2 * index * half
+        return start, start + half
+
     def copy_blocks(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Copy blocks (source, destination) in every layer, one pair after the other."""
         for source, destination in pairs:

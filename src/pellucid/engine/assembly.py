@@ -39,14 +39,14 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
     device = parse_device("cpu" if options.device == "auto" else options.device)
     if device.type != "cpu":
         raise ConfigError(f"device {options.device!r} is not supported yet: this version runs on the CPU.")
-    dtype = parse_dtype(options.dtype, device)
+    dtype = parse_dtype(options.dtype, device, options.quantization)
     if loaded is not None:
         dtype = _same_dtype(options, loaded, dtype)
     checkpoint = None if loaded else find(options.model, seed=options.seed)
     source = loaded or checkpoint
     assert source is not None
     config = source.config
-    attention = attention_backend(options.attention_backend, device)
+    attention = attention_backend(options.attention_backend, device, dtype, config.head_dim)
     attention.check(options.block_size, config.head_dim, config.num_heads, config.num_kv_heads)
     shape = (config.num_kv_heads, config.head_dim, dtype)
     block_bytes = KVStorage.bytes_per_block(config.num_layers, options.block_size, *shape)
@@ -54,10 +54,19 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
     scheduler = _scheduler(options, pool, config.eos_token_ids, config.vocab_size)
     if loaded is None:
         assert checkpoint is not None
-        loaded = load(checkpoint, dtype=dtype, device=str(device), load_format=options.load_format, seed=options.seed)
+        loaded = load(
+            checkpoint,
+            dtype=dtype,
+            device=str(device),
+            load_format=options.load_format,
+            seed=options.seed,
+            quantization=options.quantization,
+            kernels=options.kernels,
+        )
     storage = KVStorage(config.num_layers, pool.num_blocks, options.block_size, *shape, device)
     runner = Runner(loaded.model, storage, attention, eos_token_ids=config.eos_token_ids, seed=options.seed)
     say(_summary(options, source.name, pool))
+    say(f"{str(dtype).removeprefix('torch.')}, {loaded.model.ops.why}; {attention.name} attention")
     return Assembly(
         core=EngineCore(scheduler, runner),
         kv=KVReader(scheduler.kv, lambda: PoolMemory(runner.pool_address, runner.pool_bytes)),

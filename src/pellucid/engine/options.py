@@ -17,7 +17,8 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
 
     *Model*: ``model`` is ``smollm2-135m``, ``tiny``, a Hugging Face folder, a ``.gguf`` file or a hub
     id; ``dtype`` is auto (float32 on a CPU), float32, bfloat16 or float16; ``load_format="dummy"``
-    takes random weights; ``seed`` makes unseeded sampling reproducible.
+    takes random weights; ``quantization="gguf"`` keeps a GGUF file's 4- and 8-bit weights as they are;
+    ``seed`` makes unseeded sampling reproducible.
 
     *Memory*: give the KV pool's size at most once, as ``num_gpu_blocks_override`` (blocks, block 0
     included), ``kv_cache_tokens`` or ``kv_cache_memory_bytes``. By default it is 1 GiB on a CPU, or a
@@ -31,12 +32,16 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
     *Blocks*: ``block_size`` a power of two from 1 to 256, ``enable_prefix_caching``, ``reuse_policy``
     free-first, vllm-0.23 or vllm-0.24; ``journal_capacity`` acts are kept (None: all), older ones are
     folded; ``verify_prefix_hits`` compares token ids on every hit.
+
+    *Arithmetic*: ``kernels`` compiled, onednn or torch, and ``attention_backend`` compiled or reference;
+    auto takes the fastest that this processor can run, and says which on stderr.
     """
 
     model: str = DEFAULT_MODEL
     dtype: str = "auto"
     device: str = "auto"
     load_format: str = "auto"
+    quantization: str | None = None
     skip_tokenizer_init: bool = False
     seed: int = 0
     max_model_len: int | None = None
@@ -53,6 +58,7 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
     async_scheduling: bool | None = None
     reuse_policy: str = "free-first"
     attention_backend: str = "auto"
+    kernels: str = "auto"
     enforce_eager: bool = False
     journal_capacity: int | None = 100_000
     verify_prefix_hits: bool = False

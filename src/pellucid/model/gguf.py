@@ -13,7 +13,7 @@ import mmap
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
 from pellucid.errors import ModelError
+from pellucid.ops import Quantised
 
 # fmt: off
 SUPPORTED = (
@@ -28,6 +29,11 @@ SUPPORTED = (
     "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4",
 )
 # fmt: on
+KEPT: dict[GGMLQuantizationType, Literal["q4_0", "q4_1", "q8_0"]] = {
+    GGMLQuantizationType.Q4_0: "q4_0",
+    GGMLQuantizationType.Q4_1: "q4_1",
+    GGMLQuantizationType.Q8_0: "q8_0",
+}
 
 # Codes of metadata values, and how struct reads them.
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -80,13 +86,23 @@ class GGUFFile:
         """
         tensor = self.tensors[name]
         rows = out.view(-1, tensor.shape[-1])
-        stored = np.frombuffer(self._bytes, np.uint8, tensor.nbytes, tensor.start).reshape(len(rows), -1)
-        if row_order is not None:
-            stored = stored[row_order.numpy()]
+        stored = self._rows(tensor, row_order)
         step = max(1, _VALUES_AT_A_TIME // tensor.shape[-1])
         for start in range(0, len(rows), step):
             values = dequantize(stored[start : start + step], tensor.kind)
             rows[start : start + step].copy_(torch.from_numpy(values))
+
+    def stored(self, name: str, row_order: torch.Tensor | None = None) -> Quantised | None:
+        """The tensor as it lies in the file, rows in ``row_order``, if it is of a kind that can be multiplied with."""
+        tensor = self.tensors[name]
+        if tensor.kind not in KEPT or len(tensor.shape) != 2:
+            return None
+        return Quantised(KEPT[tensor.kind], torch.from_numpy(self._rows(tensor, row_order)))
+
+    def _rows(self, tensor: GGUFTensor, row_order: torch.Tensor | None) -> np.ndarray:
+        stored = np.frombuffer(self._bytes, np.uint8, tensor.nbytes, tensor.start)
+        rows = stored.reshape(math.prod(tensor.shape[:-1]), -1)
+        return rows if row_order is None else rows[row_order.numpy()]
 
 
 class _Cursor:

@@ -16,6 +16,7 @@ from pellucid.model.gguf import GGUFFile
 from pellucid.model.rope import RopeScaling
 from pellucid.model.tokenizer import Tokenizer
 from pellucid.model.weights import Shape, Weights
+from pellucid.ops import Quantised
 
 _ROPE_DIVISORS = "rope_freqs.weight"
 _WHOLE = {
@@ -65,9 +66,14 @@ class GGUFWeights:
         self.shapes: Mapping[str, Shape] = {ours: file.tensors[theirs].shape for ours, theirs in self._names.items()}
 
     def copy_to(self, name: str, out: torch.Tensor) -> None:
+        self._file.copy_to(self._names[name], out, self._order(name))
+
+    def stored(self, name: str) -> Quantised | None:
+        return self._file.stored(self._names[name], self._order(name))
+
+    def _order(self, name: str) -> torch.Tensor | None:
         heads = self._heads.get(name.split(".")[-2])
-        order = None if heads is None else half_split_order(len(out), heads)
-        self._file.copy_to(self._names[name], out, order)
+        return None if heads is None else half_split_order(self.shapes[name][0], heads)
 
 
 def half_split_order(rows: int, heads: int) -> torch.Tensor:

@@ -1,16 +1,15 @@
-"""The Llama family in plain torch: one decoder for every architecture in the registry."""
+"""The Llama family: one decoder for every architecture in the registry."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 
 from pellucid.model import rope
 from pellucid.model.config import ModelConfig
 from pellucid.model.weights import Shape, Weights, check
+from pellucid.ops import Heads, Layer, Matrix, Ops
 
 if TYPE_CHECKING:
     from pellucid.attention import AttentionBackend, KVStorage, StepLayout
@@ -44,62 +43,41 @@ def tensor_shapes(config: ModelConfig) -> dict[str, Shape]:
     return shapes
 
 
-@dataclass(frozen=True)
-class Layer:
-    """The weights of one decoder layer: q, k and v are one matrix, and so are gate and up."""
-
-    input_norm: torch.Tensor
-    qkv: torch.Tensor
-    qkv_bias: torch.Tensor | None
-    q_norm: torch.Tensor | None
-    k_norm: torch.Tensor | None
-    output: torch.Tensor
-    mlp_norm: torch.Tensor
-    gate_up: torch.Tensor
-    down: torch.Tensor
-
-
 class Model:
-    """A decoder of the Llama family, its weights in memory of its own.
+    """A decoder of the Llama family, its weights in memory of its own, its arithmetic that of ``ops``.
 
+    ``quantised``: weights that the checkpoint has in 4 or 8 bits stay so.
     ``weight_bytes`` counts every weight once (a tied output matrix is the embedding).
     Raises `ModelError` before any weight is read if ``weights`` are not what ``config`` asks for.
     """
 
-    def __init__(self, config: ModelConfig, weights: Weights, dtype: torch.dtype, device: torch.device) -> None:
-        shapes = tensor_shapes(config)
-        check(weights, shapes, ignored=frozenset({"lm_head.weight"}))
-        self.config, self.dtype, self.device = config, dtype, device
-        self.weight_bytes = 0
-
-        def stacked(*names: str) -> torch.Tensor:
-            rows = sum(shapes[name][0] for name in names)
-            whole = torch.empty((rows, *shapes[names[0]][1:]), dtype=dtype, device=device)
-            for part, name in zip(whole.split([shapes[name][0] for name in names]), names, strict=True):
-                weights.copy_to(name, part)
-            self.weight_bytes += whole.nbytes
-            return whole
-
-        def layer(index: int) -> Layer:
-            at = f"model.layers.{index}."
-            attn, mlp = at + "self_attn.", at + "mlp."
-            return Layer(
-                input_norm=stacked(at + "input_layernorm.weight"),
-                qkv=stacked(*(f"{attn}{name}_proj.weight" for name in "qkv")),
-                qkv_bias=stacked(*(f"{attn}{name}_proj.bias" for name in "qkv")) if config.qkv_bias else None,
-                q_norm=stacked(attn + "q_norm.weight") if config.qk_norm else None,
-                k_norm=stacked(attn + "k_norm.weight") if config.qk_norm else None,
-                output=stacked(attn + "o_proj.weight"),
-                mlp_norm=stacked(at + "post_attention_layernorm.weight"),
-                gate_up=stacked(mlp + "gate_proj.weight", mlp + "up_proj.weight"),
-                down=stacked(mlp + "down_proj.weight"),
-            )
-
-        self._embedding = stacked("model.embed_tokens.weight")
-        self._layers = [layer(index) for index in range(config.num_layers)]
-        self._norm = stacked("model.norm.weight")
-        self._head = self._embedding if config.tie_embeddings else stacked("lm_head.weight")
+    def __init__(
+        self, config: ModelConfig, weights: Weights, ops: Ops, device: torch.device, *, quantised: bool = False
+    ) -> None:
+        self._shapes = tensor_shapes(config)
+        check(weights, self._shapes, ignored=frozenset({"lm_head.weight"}))
+        self.config, self.ops, self.dtype, self.device = config, ops, ops.dtype, device
+        self._weights, self._quantised = weights, quantised
+        self._vocabulary = ops.vocabulary(self._matrix("model.embed_tokens.weight"))
+        self._layers = [self._layer(f"model.layers.{index}.") for index in range(config.num_layers)]
+        self._norm = self._tensor("model.norm.weight")
+        self._head = self._vocabulary if config.tie_embeddings else ops.vocabulary(self._matrix("lm_head.weight"))
+        heads = Heads(config.num_heads, config.num_kv_heads, config.head_dim)
+        self._decoder = ops.decoder(self._layers, heads, config.rms_eps)
         self._frequencies = rope.frequencies(config.head_dim, config.rope_theta, config.rope_scaling).to(device)
+        del self._weights
+
+    @property
+    def weight_bytes(self) -> int:
+        matrices = [m.nbytes for layer in self._layers for m in (layer.qkv, layer.output, layer.gate_up, layer.down)]
+        norms = [
+            norm.nbytes
+            for layer in self._layers
+            for norm in (layer.input_norm, layer.mlp_norm, layer.q_norm, layer.k_norm)
+            if norm is not None
+        ]
+        ends = {id(end): end.nbytes for end in (self._vocabulary, self._head)}
+        return sum(matrices) + sum(norms) + self._norm.nbytes + sum(ends.values())
 
     @torch.inference_mode()
     def forward(
@@ -115,40 +93,62 @@ class Model:
         ``token_ids`` and ``positions`` are int64 [T]; ``layout`` says which rows belong together and where
         their K and V go; ``attention`` writes and reads ``kv``.
         """
-        angles = positions[:, None, None].float() * self._frequencies
-        cos, sin = angles.cos().to(self.dtype), angles.sin().to(self.dtype)
-        x = F.embedding(token_ids, self._embedding)
+        angles = positions[:, None].float() * self._frequencies
+        cos, sin = angles.cos(), angles.sin()
+        norm, eps = self.ops.rms_norm, self.config.rms_eps
+        x = self._vocabulary.rows(token_ids)
+        if self._decoder is not None and attention.name == self.ops.name:
+            self._decoder(x, cos, sin, kv, layout)
+            return norm(x, self._norm, eps)
         for index, layer in enumerate(self._layers):
-            q, k, v = self._qkv(layer, x, cos, sin)
+            q, k, v = self._qkv(layer, norm(x, layer.input_norm, eps), cos, sin)
             attended = attention.forward(index, q, k, v, kv, layout)
-            x = x + F.linear(attended.flatten(1), layer.output)
-            x = x + self._mlp(layer, x)
-        return self._rms_norm(x, self._norm)
+            layer.output.add_to(x, attended.flatten(1))
+            layer.down.add_to(x, layer.gate_up(norm(x, layer.mlp_norm, eps)))
+        return norm(x, self._norm, eps)
 
     @torch.inference_mode()
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Scores of every token for R hidden states [R, hidden_size]: float32 [R, vocab_size]."""
-        return F.linear(hidden, self._head).float()
+        return self._head.scores(hidden)
 
     def _qkv(
         self, layer: Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries [T, H, D], keys and values [T, Hkv, D]; queries and keys are rotated to their positions."""
-        config = self.config
-        heads = F.linear(self._rms_norm(x, layer.input_norm), layer.qkv, layer.qkv_bias).unflatten(
-            1, (-1, config.head_dim)
-        )
+        config, rotate = self.config, self.ops.rotate
+        heads = layer.qkv(x).unflatten(1, (-1, config.head_dim))
         q, k, v = heads.split((config.num_heads, config.num_kv_heads, config.num_kv_heads), dim=1)
-        if layer.q_norm is not None and layer.k_norm is not None:
-            q, k = self._rms_norm(q, layer.q_norm), self._rms_norm(k, layer.k_norm)
-        return rope.rotate(q, cos, sin), rope.rotate(k, cos, sin), v
+        if layer.q_norm is None or layer.k_norm is None:
+            rotate(heads[:, : config.num_heads + config.num_kv_heads], cos, sin)
+        else:
+            q = self.ops.rms_norm(q, layer.q_norm, config.rms_eps)
+            k = self.ops.rms_norm(k, layer.k_norm, config.rms_eps)
+            rotate(q, cos, sin)
+            rotate(k, cos, sin)
+        return q, k, v
 
-    def _mlp(self, layer: Layer, x: torch.Tensor) -> torch.Tensor:
-        gate, up = F.linear(self._rms_norm(x, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
-        return F.linear(F.silu(gate) * up, layer.down)
+    # -- loading -----------------------------------------------------------------------------------
 
-    def _rms_norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """Root-mean-square norm over the last axis, computed in float32 and cast back before the weight is applied."""
-        wide = x.float()
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.config.rms_eps)
-        return weight * wide.to(x.dtype)
+    def _layer(self, at: str) -> Layer:
+        config, attn, mlp = self.config, at + "self_attn.", at + "mlp."
+        bias = torch.cat([self._tensor(f"{attn}{name}_proj.bias") for name in "qkv"]) if config.qkv_bias else None
+        return Layer(
+            input_norm=self._tensor(at + "input_layernorm.weight"),
+            qkv=self.ops.linear([self._matrix(f"{attn}{name}_proj.weight") for name in "qkv"], bias),
+            q_norm=self._tensor(attn + "q_norm.weight") if config.qk_norm else None,
+            k_norm=self._tensor(attn + "k_norm.weight") if config.qk_norm else None,
+            output=self.ops.linear([self._matrix(attn + "o_proj.weight")]),
+            mlp_norm=self._tensor(at + "post_attention_layernorm.weight"),
+            gate_up=self.ops.gated(self._matrix(mlp + "gate_proj.weight"), self._matrix(mlp + "up_proj.weight")),
+            down=self.ops.linear([self._matrix(mlp + "down_proj.weight")]),
+        )
+
+    def _matrix(self, name: str) -> Matrix:
+        stored = self._weights.stored(name) if self._quantised else None
+        return self._tensor(name) if stored is None else stored
+
+    def _tensor(self, name: str) -> torch.Tensor:
+        out = torch.empty(self._shapes[name], dtype=self.dtype, device=self.device)
+        self._weights.copy_to(name, out)
+        return out

@@ -17,6 +17,7 @@ from pellucid.model.gguf_checkpoint import GGUFCheckpoint
 from pellucid.model.llama import Model, tensor_shapes
 from pellucid.model.tokenizer import Tokenizer
 from pellucid.model.weights import RandomWeights, Weights
+from pellucid.ops import choose_ops
 
 FORMS = (
     f"give {smollm2.NAME}, {tiny.NAME}, a folder with config.json and safetensors, a .gguf file, "
@@ -88,33 +89,45 @@ def load(
     device: str = "cpu",
     load_format: str = "auto",
     seed: int = 0,
+    quantization: str | None = None,
+    kernels: str = "auto",
 ) -> LoadedModel:
     """Load the model that ``spec`` names or is (see `find`) with its weights as ``dtype`` on ``device``.
 
-    ``dtype``: float32 (or float), bfloat16, float16 (or half); auto is float32 on a CPU and bfloat16 on a GPU.
+    ``dtype``: float32 (or float), bfloat16, float16 (or half); auto is float32 on a CPU and bfloat16 on a GPU,
+    or where weights stay quantised (``quantization="gguf"``: the 4 and 8 bits of a GGUF file).
+    ``kernels``: see `pellucid.ops.choose_ops`.
     ``load_format="dummy"`` makes up weights from ``seed`` for the shapes of the model's configuration.
     Raises `ConfigError` for an unknown option and `ModelError` if the model cannot be had, read or run.
     """
     place = parse_device(device)
-    kind = parse_dtype(dtype, place)
+    kind = parse_dtype(dtype, place, quantization)
+    ops = choose_ops(kernels, kind, place)
     if load_format not in ("auto", "dummy"):
         raise ConfigError(f"load_format must be 'auto' or 'dummy', not {load_format!r}.")
     checkpoint = find(spec, seed=seed) if isinstance(spec, str) else spec
     config = checkpoint.config
     weights = RandomWeights(tensor_shapes(config), seed) if load_format == "dummy" else checkpoint.weights()
-    model = Model(config, weights, kind, place)
+    if quantization and not isinstance(checkpoint, GGUFCheckpoint):
+        raise ConfigError(
+            f"quantization={quantization!r} is for .gguf files, and {checkpoint.name} is none; leave it out."
+        )
+    model = Model(config, weights, ops, place, quantised=quantization is not None)
     return LoadedModel(model, checkpoint.tokenizer(), config, checkpoint.name, checkpoint.source)
 
 
-def parse_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
+def parse_dtype(dtype: str | torch.dtype, device: torch.device, quantization: str | None = None) -> torch.dtype:
     """The torch type for a ``dtype`` option; raises `ConfigError` naming the possible ones."""
+    if quantization not in (None, "gguf"):
+        raise ConfigError(f"quantization {quantization!r} is not supported; supported: gguf.")
     if dtype == "auto":
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
-    if dtype in DTYPES.values():
-        return dtype  # type: ignore[return-value]
-    if dtype not in DTYPES:
+        return torch.float32 if device.type == "cpu" and not quantization else torch.bfloat16
+    found = dtype if isinstance(dtype, torch.dtype) else DTYPES.get(dtype)
+    if found is None or found not in DTYPES.values():
         raise ConfigError(f"dtype {dtype!r} is not supported; supported: auto, {', '.join(DTYPES)}.")
-    return DTYPES[dtype]
+    if quantization and found is not torch.bfloat16:
+        raise ConfigError(f"quantization={quantization!r} multiplies in bfloat16, not {dtype}; leave dtype out.")
+    return found
 
 
 def parse_device(device: str) -> torch.device:

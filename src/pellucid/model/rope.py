@@ -43,9 +43,3 @@ def _llama3(base: torch.Tensor, scaling: RopeScaling) -> torch.Tensor:
     low, high = scaling.low_freq_factor, scaling.high_freq_factor
     kept = ((turns - low) / (high - low)).clamp(0, 1)
     return base * (kept + (1 - kept) / scaling.factor)
-
-
-def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotate each pair (i, i + D/2) of x [T, H, D] by its angle; cos and sin are [T, 1, D/2] of x's dtype."""
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)

@@ -42,6 +42,9 @@ class SafetensorsWeights:
         except (SafetensorError, OSError) as error:
             raise ModelError(f"{path}: the tensor {name!r} cannot be read ({error}).") from None
 
+    def stored(self, name: str) -> None:
+        """Nothing here is quantised."""
+
 
 @dataclass(frozen=True)
 class _Entry:

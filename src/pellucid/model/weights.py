@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 
 from pellucid.errors import ModelError
+from pellucid.ops import Quantised
 
 Shape = tuple[int, ...]
 
@@ -20,13 +21,16 @@ class Weights(Protocol):
     """A source of named tensors. Names are those of Hugging Face checkpoints, whatever the file calls them.
 
     ``origin`` names the file or folder in messages. ``shapes`` says what is there without reading it;
-    ``copy_to`` fills ``out``, a contiguous tensor of that shape, of any floating type and on any device.
+    ``copy_to`` fills ``out``, a contiguous tensor of that shape, of any floating type and on any device;
+    ``stored`` gives a matrix as it is kept if that is in 4 or 8 bits, else None.
     """
 
     origin: str
     shapes: Mapping[str, Shape]
 
     def copy_to(self, name: str, out: torch.Tensor) -> None: ...
+
+    def stored(self, name: str) -> Quantised | None: ...
 
 
 def check(weights: Weights, expected: Mapping[str, Shape], ignored: frozenset[str] = frozenset()) -> None:
@@ -76,3 +80,6 @@ class RandomWeights:
         kind = name.split(".")[-2]
         fan_in = 1 if kind == "embed_tokens" else out.shape[-1]
         out.copy_(integers.float() * (_GAINS.get(kind, 1.0) * math.sqrt(3 / fan_in) / 32768))
+
+    def stored(self, name: str) -> None:
+        """Nothing here is quantised."""

@@ -1,0 +1,18 @@
+"""The extension is optional: where it cannot be compiled, an empty package is installed and Pellucid runs without."""
+
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        Extension(
+            "pellucid_kernels._kernels",
+            [f"src/{name}.cpp" for name in ("attention", "decoder", "module", "pointwise", "product", "team")],
+            depends=[f"src/{name}.h" for name in ("attention", "decoder", "pointwise", "product", "team", "vector")],
+            extra_compile_args=["-std=c++20", "-O3", "-fno-math-errno", "-pthread"],
+            extra_link_args=["-pthread"],
+            py_limited_api=True,
+            optional=True,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

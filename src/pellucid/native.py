@@ -1,0 +1,37 @@
+"""The compiled kernels, where they are installed and this processor can run them."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from types import ModuleType
+from typing import NamedTuple
+
+SWITCH = "PELLUCID_KERNELS"
+
+
+class Native(NamedTuple):
+    """``kernels`` takes addresses (see kernels/src/module.cpp), or is None; ``why`` says what there is, or why not."""
+
+    kernels: ModuleType | None
+    why: str
+
+    @property
+    def multiplies_bfloat16(self) -> bool:
+        """Whether the processor multiplies pairs of bfloat16 numbers."""
+        return self.kernels is not None and "avx512_bf16" in self.kernels.features()
+
+
+@cache
+def native() -> Native:
+    """Look for the kernels, once. ``PELLUCID_KERNELS=off`` in the environment does without them."""
+    if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
+        return Native(None, f"{SWITCH}={os.environ[SWITCH]}")
+    try:
+        from pellucid_kernels import _kernels
+    except ImportError:
+        return Native(None, "the package pellucid-kernels is not installed, or could not be compiled here")
+    features = _kernels.features()
+    if not features:
+        return Native(None, "this processor has no AVX-512, for which they are written")
+    return Native(_kernels, features)

@@ -1,0 +1,118 @@
+"""What a set of operations offers to a model, so that the same model runs in plain torch and in compiled kernels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+
+import torch
+
+from pellucid.ops.matrix import Matrix
+
+if TYPE_CHECKING:
+    from pellucid.attention import KVStorage, StepLayout
+
+
+class Linear(Protocol):
+    """A weight matrix [out, in], ready to be multiplied with. ``nbytes`` is what it holds."""
+
+    nbytes: int
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """[T, in] to [T, out], of the type of ``x``."""
+
+    def add_to(self, residual: torch.Tensor, x: torch.Tensor) -> None:
+        """Add the product of ``x`` [T, in] to ``residual`` [T, out], in place."""
+
+
+class Vocabulary(Protocol):
+    """A matrix [tokens, hidden]: one row a token, to begin with (embedding) or to end with (scores)."""
+
+    nbytes: int
+
+    def rows(self, ids: torch.Tensor) -> torch.Tensor:
+        """The rows ``ids`` ([T] int64): [T, hidden], of the type that the model runs in."""
+
+    def scores(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[T, hidden] times every row: float32 [T, tokens]."""
+
+
+class Gated(Protocol):
+    """Two matrices [inner, in] of which the one gates the other."""
+
+    nbytes: int
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """``silu(gate · x) · (up · x)``: [T, in] to [T, inner]."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The weights of one decoder layer: q, k and v are one matrix, and so are gate and up."""
+
+    input_norm: torch.Tensor
+    qkv: Linear
+    q_norm: torch.Tensor | None
+    k_norm: torch.Tensor | None
+    output: Linear
+    mlp_norm: torch.Tensor
+    gate_up: Gated
+    down: Linear
+
+
+class Heads(NamedTuple):
+    """Query heads, KV heads, and numbers a head."""
+
+    queries: int
+    keys: int
+    dim: int
+
+
+class Decoder(Protocol):
+    """All layers at once, attention included."""
+
+    def __call__(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, kv: KVStorage, layout: StepLayout
+    ) -> None:
+        """Turn ``x`` [T, hidden] from what enters the first layer into what leaves the last, in place.
+
+        ``cos`` and ``sin`` are float32 [T, D/2]; K and V go to ``kv`` and are read there as ``layout`` says.
+        """
+
+
+class Ops(ABC):
+    """One way to compute. ``why`` says, for a person, what it is and why it was chosen."""
+
+    name: ClassVar[str]
+
+    def __init__(self, dtype: torch.dtype, why: str = "") -> None:
+        self.dtype, self.why = dtype, why
+
+    @abstractmethod
+    def linear(self, parts: Sequence[Matrix], bias: torch.Tensor | None = None) -> Linear:
+        """The matrix whose rows are those of ``parts``; ``bias`` [out] is added to every product."""
+
+    @abstractmethod
+    def gated(self, gate: Matrix, up: Matrix) -> Gated:
+        """``gate`` and ``up`` are [inner, in]."""
+
+    @abstractmethod
+    def vocabulary(self, matrix: Matrix) -> Vocabulary:
+        """``matrix`` is [tokens, hidden]."""
+
+    @abstractmethod
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        """Root-mean-square norm over the last axis of ``x``, computed in float32, times ``weight``."""
+
+    @abstractmethod
+    def rotate(self, heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
+        """Rotate each pair (i, i + D/2) of ``heads`` [T, H, D] by its angle, in place.
+
+        The heads of one token lie side by side; ``cos`` and ``sin`` are float32 [T, D/2].
+        """
+
+    def decoder(self, layers: Sequence[Layer], heads: Heads, eps: float) -> Decoder | None:
+        """The whole of ``layers`` in one call, for operations that can; None for those that go one by one."""
+        return None
