@@ -13,11 +13,20 @@ SOURCE = Path(pellucid.__file__).parent
 
 
 def calls() -> Iterator[tuple[str, ast.Call]]:
-    """Every call of ``say`` with the file and line where it stands."""
+    """Every call of `pellucid.lang.say` with the file and line where it stands."""
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        if not any(_imports_say(node) for node in nodes):
+            continue
+        for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "say":
                 yield f"{path.relative_to(SOURCE)}:{node.lineno}", node
+
+
+def _imports_say(node: ast.AST) -> bool:
+    if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("pellucid.lang"):
+        return False
+    return any(alias.name == "say" for alias in node.names)
 
 
 def templates() -> list[str]:

@@ -25,6 +25,9 @@ def phrases(parts: Iterable[str]) -> str:
 
 def names_of(names: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
-    if len(names) == 1:
-        return names[0]
-    return say("{names} and {last}", names=", ".join(names[:-1]), last=names[-1])
+    *others, last = names
+    if not others:
+        return last
+    return say(
+        "{names} and {last}", names=reduce(lambda a, b: say("{names}, {name}", names=a, name=b), others), last=last
+    )
