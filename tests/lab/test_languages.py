@@ -15,6 +15,7 @@ from rich.cells import cell_len
 
 from lab import faults
 from lab.test_report import broken
+from pellucid.errors import ConfigError
 from pellucid.lab import command, soak_command, walk_command
 from pellucid.lab.page import Page
 from pellucid.lab.pellucid_subject import PellucidLaboratory
@@ -107,7 +108,7 @@ def test_no_line_of_a_report_is_wider_than_the_page(plays: Plays, width: int, la
 
 def test_a_long_way_to_the_program_fits(plays: Plays, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr("sys.argv", ["/home/somebody/a-long-way-from-home/projects/pellucid/.venv/bin/pellucid"])
+    monkeypatch.setattr("sys.argv", ["/opt/a-long-way/to/the-folder-of-all/projects/pellucid/.venv/bin/pellucid"])
     for width in (40, 80):
         assert max(line.cell_len for line in lines(report(plays), width)) <= width
 
@@ -168,15 +169,21 @@ def test_the_environment_chooses_for_a_reader_and_not_for_a_program(
 ) -> None:
     monkeypatch.setenv("LC_ALL", "ko_KR.UTF-8")
     titles = []
-    for arguments in ([], ["--json"], ["--json", "--lang", "zh"], ["--lang", "en"]):
-        walk_command.main(
-            parsed(walk_command, "hole", "--script" if "--json" not in arguments else "--json", *arguments)
-        )
+    for arguments in (["--script"], ["--json"], ["--json", "--lang", "zh"], ["--script", "--lang", "en"]):
+        walk_command.main(parsed(walk_command, "hole", *arguments))
         titles.append(capsys.readouterr().out.splitlines()[0])
     assert titles[0] == "hole: 구멍을 다시 쓰기"
     assert "R0 arrives with a prompt of 25 tokens" in titles[1]
     assert "R0 到达" in titles[2]
     assert titles[3] == "hole: a hole is re-used"
+
+
+def test_letters_that_stdout_cannot_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="latin-1"))
+    monkeypatch.setenv("LC_ALL", "ko_KR.ISO-8859-1")
+    assert command.language(parsed(command)) == "en"
+    with pytest.raises(ConfigError, match="stdout is written in latin-1"):
+        command.language(parsed(command, "--lang", "zh"))
 
 
 @pytest.mark.parametrize(

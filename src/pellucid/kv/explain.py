@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from pellucid.kv.acts import Lookup, LookupKind, Miss, MissReason
-from pellucid.lang import clauses, say
+from pellucid.lang import Sentence, clauses, say
 
 
 class Explanation(Struct, frozen=True):
@@ -59,45 +59,57 @@ class Explanation(Struct, frozen=True):
                 return say("step {step}, bypass", step=lookup.step)
 
     def _reason(self, miss: Miss) -> str:
-        count = -(-miss.tokens // self.block_size)
-        one, first, last = count == 1, miss.block, miss.block + count - 1
-        where = say("block {n}", n=first) if one else say("blocks {first}-{last}", first=first, last=last)
-        match miss.reason:
-            case MissReason.EVICTED if one:
-                return say("{block} was evicted at step {step} for {by}", block=where, step=miss.step, by=miss.by)
-            case MissReason.EVICTED:
-                return say("{blocks} were evicted at step {step} for {by}", blocks=where, step=miss.step, by=miss.by)
-            case MissReason.WITHDRAWN if one:
-                return say(
-                    "{block} was withdrawn at step {step}, as {by} left before computing it",
-                    block=where,
-                    step=miss.step,
-                    by=miss.by,
-                )
-            case MissReason.WITHDRAWN:
-                return say(
-                    "{blocks} were withdrawn at step {step}, as {by} left before computing it",
-                    blocks=where,
-                    step=miss.step,
-                    by=miss.by,
-                )
-            case MissReason.SHORT if miss.tokens == 1:
+        if miss.reason is MissReason.BYPASS:
+            return say("the request asked not to read the cache")
+        if miss.reason is MissReason.SHORT:
+            if miss.tokens == 1:
                 return say("the last token is shorter than a block of {size}", size=self.block_size)
-            case MissReason.SHORT:
-                return say(
-                    "the last {n} tokens are shorter than a block of {size}", n=miss.tokens, size=self.block_size
-                )
-            case MissReason.LAST_BLOCK if one:
-                return say("{block} was there, but at least one token must be computed", block=where)
-            case MissReason.LAST_BLOCK:
-                return say("{blocks} were there, but at least one token must be computed", blocks=where)
-            case MissReason.NAMESPACE if one:
-                return say("{block} was there under another salt or adapter", block=where)
-            case MissReason.NAMESPACE:
-                return say("{blocks} were there under another salt or adapter", blocks=where)
-            case MissReason.BYPASS:
-                return say("the request asked not to read the cache")
-            case MissReason.NEVER_SEEN:
-                return say("{blocks}: never seen", blocks=where)
-            case MissReason.UNKNOWN:
-                return say("{blocks}: unknown", blocks=where)
+            return say("the last {n} tokens are shorter than a block of {size}", n=miss.tokens, size=self.block_size)
+        first, count = miss.block, -(-miss.tokens // self.block_size)
+        if count == 1:
+            return _of_one(miss, say("block {n}", n=first))
+        return _of_several(miss, say("blocks {first}-{last}", first=first, last=first + count - 1))
+
+
+def _of_one(miss: Miss, block: Sentence) -> Sentence:
+    match miss.reason:
+        case MissReason.EVICTED:
+            return say("{block} was evicted at step {step} for {by}", block=block, step=miss.step, by=miss.by)
+        case MissReason.WITHDRAWN:
+            return say(
+                "{block} was withdrawn at step {step}, as {by} left before computing it",
+                block=block,
+                step=miss.step,
+                by=miss.by,
+            )
+        case MissReason.LAST_BLOCK:
+            return say("{block} was there, but at least one token must be computed", block=block)
+        case MissReason.NAMESPACE:
+            return say("{block} was there under another salt or adapter", block=block)
+        case _:
+            return _never_there(miss, block)
+
+
+def _of_several(miss: Miss, blocks: Sentence) -> Sentence:
+    match miss.reason:
+        case MissReason.EVICTED:
+            return say("{blocks} were evicted at step {step} for {by}", blocks=blocks, step=miss.step, by=miss.by)
+        case MissReason.WITHDRAWN:
+            return say(
+                "{blocks} were withdrawn at step {step}, as {by} left before computing it",
+                blocks=blocks,
+                step=miss.step,
+                by=miss.by,
+            )
+        case MissReason.LAST_BLOCK:
+            return say("{blocks} were there, but at least one token must be computed", blocks=blocks)
+        case MissReason.NAMESPACE:
+            return say("{blocks} were there under another salt or adapter", blocks=blocks)
+        case _:
+            return _never_there(miss, blocks)
+
+
+def _never_there(miss: Miss, blocks: Sentence) -> Sentence:
+    if miss.reason is MissReason.UNKNOWN:
+        return say("{blocks}: unknown", blocks=blocks)
+    return say("{blocks}: never seen", blocks=blocks)

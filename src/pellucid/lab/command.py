@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.status import Status
 
+from pellucid.errors import ConfigError
 from pellucid.lang import LANGUAGES, encoded, preferred_language, say, told
 from pellucid.log import only_warnings
 
@@ -49,8 +50,21 @@ def add_language(parser: argparse.ArgumentParser) -> None:
 
 
 def language(arguments: argparse.Namespace) -> str:
-    """The language that was asked for; else a reader's is that of the environment, and a program's English."""
-    return arguments.lang or ("en" if arguments.json else preferred_language())
+    """The language that was asked for; else a reader's is that of the environment, and a program's English.
+
+    Raises `ConfigError` if stdout cannot write what was asked for; what only the environment prefers becomes English.
+    """
+    asked: str = arguments.lang or ("en" if arguments.json else preferred_language())
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        told(say("blocks"), asked).encode(encoding)
+    except UnicodeEncodeError:
+        if arguments.lang is None:
+            return "en"
+        raise ConfigError(
+            f"stdout is written in {encoding}, which has no letters for --lang {asked}; set PYTHONIOENCODING=utf-8."
+        ) from None
+    return asked
 
 
 def add_engine_options(parser: argparse.ArgumentParser, options: Options) -> None:

@@ -89,8 +89,8 @@ def soak(arguments: argparse.Namespace) -> int:
     if (finding := report.finding) is not None:
         file = Path(arguments.out or f"pellucid-soak-{finding.seed}-{finding.round}.json")
         lab.write(finding, file)
-        where = say("pellucid soak: the case is in {file}; next: pellucid soak --replay {file}", file=file)
-        print(told(where, spoken), file=sys.stderr)
+        where = say("the case is in {file}; next: pellucid soak --replay {file}", file=file)
+        print(f"pellucid soak: {told(where, spoken)}", file=sys.stderr)
     if arguments.json:
         print(encoded(report))
     else:

@@ -32,8 +32,8 @@ def strips(snapshot: Snapshot, letters: Letters, width: int = 80, language: str 
     letters.meet(request.name for request in requests)
     rows = [_cells(request, snapshot.pool.block_size, language) for request in requests]
     heading = [told(text, language) for text in (say("name"), say("state"), say("tokens"), say("blocks"), say("waste"))]
-    columns = [max(map(cell_len, column)) for column in zip(heading, *rows, strict=True)]
-    columns = [max(least, have) for least, have in zip(_least(language), columns, strict=True)]
+    cells = zip(_least(language), zip(heading, *rows, strict=True), strict=True)
+    columns = [max(least, *map(cell_len, column)) for least, column in cells]
     title = told(say("table"), language)
     if 3 + cell_len(_head(heading, columns)) + LEAST_TABLE > width:
         return _in_words(snapshot, letters, width, language)
