@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table as Grid
 from rich.text import Text
 
 from pellucid.lab.proof import Table
 from pellucid.lang import told
+from pellucid.view.columns import columns
 from pellucid.view.lines import padded, wrapped
 
 WIDTH = 80
@@ -35,10 +35,10 @@ class Page(NamedTuple):
         for line in wrapped(self.told(text), self.width - indent):
             yield Text(" " * indent + line, style=style)
 
-    def facts(self, facts: Iterable[tuple[str, str]], *, indent: int = 0, column: int | None = None) -> Iterator[Text]:
-        """Each fact behind its label, in a ``column`` as wide as the labels need; a label too long stands above."""
+    def facts(self, facts: Iterable[tuple[str, str]], *, indent: int = 0) -> Iterator[Text]:
+        """Each fact behind its label; a label that would take more than half of the line stands above."""
         rows = [(self.told(label), self.told(value)) for label, value in facts]
-        label_width = column or min(max(cell_len(label) for label, _ in rows) + 2, self.width // 2)
+        label_width = min(max(cell_len(label) for label, _ in rows) + 2, self.width // 2)
         for label, value in rows:
             lines = wrapped(value, self.width - indent - label_width) or [""]
             if cell_len(label) + 1 > label_width:
@@ -50,17 +50,13 @@ class Page(NamedTuple):
                 yield Text(" " * indent).append(head, style="dim").append(line)
 
     def table(self, table: Table, *, indent: int = 0) -> Iterator[Text]:
-        """``table`` in columns; those of numbers end at the same place."""
-        grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        for header, *cells in zip(table.header, *table.rows, strict=True):
-            grid.add_column(Text(self.told(header)), justify="right" if all(map(_is_number, cells)) else "left")
-        for row in table.rows:
-            grid.add_row(*(Text(self.told(cell)) for cell in row))
-        for line in Console(width=self.width - indent).render_lines(grid, pad=False):
-            text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
-            text.rstrip()
-            yield Text(" " * indent).append_text(text)
-
-
-def _is_number(cell: str) -> bool:
-    return cell.strip("+-%")[:1].isdigit() or cell in ("", "-")
+        """``table`` in columns; where they do not fit, one row after the other, each cell behind its heading."""
+        header, *rows = ([self.told(cell) for cell in row] for row in (table.header, *table.rows))
+        heading, *drawn = columns([header, *rows], self.width - indent) or [[]]
+        for line in heading:
+            yield Text(" " * indent).append(line, style="dim")
+        for line in (line for lines in drawn for line in lines):
+            yield Text(" " * indent + line)
+        if not heading:
+            for row in rows:
+                yield from self.facts(zip(header, row, strict=True), indent=indent)

@@ -46,6 +46,11 @@ def wrapped(text: str, width: int) -> list[str]:
     return [*lines, line] if line else lines
 
 
+def longest_piece(text: str) -> int:
+    """The cells of the longest part of ``text`` that `wrapped` would rather not cut."""
+    return max(map(cell_len, PIECE.findall(text)), default=0)
+
+
 def padded(text: str, width: int) -> str:
     """``text`` and spaces after it, ``width`` cells in all."""
     return text + " " * (width - cell_len(text))
