@@ -65,10 +65,11 @@ class Explanation(Struct, frozen=True):
             if miss.tokens == 1:
                 return say("the last token is shorter than a block of {size}", size=self.block_size)
             return say("the last {n} tokens are shorter than a block of {size}", n=miss.tokens, size=self.block_size)
-        first, count = miss.block, -(-miss.tokens // self.block_size)
+        count = -(-miss.tokens // self.block_size)
+        last = miss.block + count - 1
         if count == 1:
-            return _of_one(miss, say("block {n}", n=first))
-        return _of_several(miss, say("blocks {first}-{last}", first=first, last=first + count - 1))
+            return _of_one(miss, say("block {n}", n=last))
+        return _of_several(miss, say("blocks {first}-{last}", first=miss.block, last=last))
 
 
 def _of_one(miss: Miss, block: Sentence) -> Sentence:
