@@ -16,6 +16,7 @@ from pellucid.errors import ConfigError, ModelError
 from pellucid.lab import CLAIMS, Report, command, prove
 from pellucid.lab.terminal import lines, print_report
 from pellucid.lab.trial import Plays, report
+from pellucid.lang import encoded
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
@@ -75,7 +76,7 @@ def test_json_is_one_object_with_evidence_in_every_entry(capsys: pytest.CaptureF
 
 def test_json_reads_back_as_it_was(plays: Plays) -> None:
     for original in (report(plays), report(broken(plays))):
-        assert msgspec.json.decode(msgspec.json.encode(original), type=Report) == original
+        assert msgspec.json.decode(encoded(original), type=Report) == original
 
 
 def test_the_exit_status_is_1_if_anything_is_refuted(plays: Plays, monkeypatch: pytest.MonkeyPatch) -> None:

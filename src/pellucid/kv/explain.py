@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from pellucid.kv.acts import Lookup, Miss, MissReason
+from pellucid.kv.acts import Lookup, LookupKind, Miss, MissReason
+from pellucid.lang import Sentence, clauses, say
 
 
 class Explanation(Struct, frozen=True):
@@ -26,36 +27,90 @@ class Explanation(Struct, frozen=True):
         return self.lookup.hit if self.lookup else 0
 
     def __str__(self) -> str:
+        return str(self.sentence)
+
+    @property
+    def sentence(self) -> str:
+        """The answer in prose, to be told in any language."""
         if not self.prefix_caching:
-            return f"{self.request}: prefix caching is off (enable_prefix_caching=False), so nothing was asked."
+            return say(
+                "{name}: prefix caching is off (enable_prefix_caching=False), so nothing was asked.", name=self.request
+            )
         if self.lookup is None:
-            when = "never admitted" if self.ended else "not admitted yet"
-            return f"{self.request}: {when}, so nothing has been asked."
-        again = f", {self.lookup.kind}" if self.lookup.kind != "first" else ""
-        head = (
-            f"{self.request}: asked {self.lookup.asked} tokens, hit {self.lookup.hit} (step {self.lookup.step}{again})"
+            if self.ended:
+                return say("{name}: never admitted, so nothing has been asked.", name=self.request)
+            return say("{name}: not admitted yet, so nothing has been asked.", name=self.request)
+        head = say(
+            "{name}: asked {asked} tokens, hit {hit} ({when})",
+            name=self.request,
+            asked=self.lookup.asked,
+            hit=self.lookup.hit,
+            when=self._when(self.lookup),
         )
-        reasons = [self._reason(miss) for miss in self.lookup.missed]
-        return "; ".join([head, *reasons]) + "."
+        return say("{clauses}.", clauses=clauses([head, *map(self._reason, self.lookup.missed)]))
+
+    def _when(self, lookup: Lookup) -> str:
+        match lookup.kind:
+            case LookupKind.FIRST:
+                return say("step {step}", step=lookup.step)
+            case LookupKind.RESUME:
+                return say("step {step}, resume", step=lookup.step)
+            case LookupKind.BYPASS:
+                return say("step {step}, bypass", step=lookup.step)
 
     def _reason(self, miss: Miss) -> str:
+        if miss.reason is MissReason.BYPASS:
+            return say("the request asked not to read the cache")
+        if miss.reason is MissReason.SHORT:
+            if miss.tokens == 1:
+                return say("the last token is shorter than a block of {size}", size=self.block_size)
+            return say("the last {n} tokens are shorter than a block of {size}", n=miss.tokens, size=self.block_size)
         count = -(-miss.tokens // self.block_size)
         last = miss.block + count - 1
-        where = f"block {miss.block}" if count == 1 else f"blocks {miss.block}-{last}"
-        be = "was" if count == 1 else "were"
-        match miss.reason:
-            case MissReason.EVICTED:
-                return f"{where} {be} evicted at step {miss.step} for {miss.by}"
-            case MissReason.WITHDRAWN:
-                return f"{where} {be} withdrawn at step {miss.step}, as {miss.by} left before computing it"
-            case MissReason.SHORT:
-                rest = "token is" if miss.tokens == 1 else f"{miss.tokens} tokens are"
-                return f"the last {rest} shorter than a block of {self.block_size}"
-            case MissReason.LAST_BLOCK:
-                return f"{where} {be} there, but at least one token must be computed"
-            case MissReason.NAMESPACE:
-                return f"{where} {be} there under another salt or adapter"
-            case MissReason.BYPASS:
-                return "the request asked not to read the cache"
-            case _:
-                return f"{where}: {miss.reason}"
+        if count == 1:
+            return _of_one(miss, say("block {n}", n=last))
+        return _of_several(miss, say("blocks {first}-{last}", first=miss.block, last=last))
+
+
+def _of_one(miss: Miss, block: Sentence) -> Sentence:
+    match miss.reason:
+        case MissReason.EVICTED:
+            return say("{block} was evicted at step {step} for {by}", block=block, step=miss.step, by=miss.by)
+        case MissReason.WITHDRAWN:
+            return say(
+                "{block} was withdrawn at step {step}, as {by} left before computing it",
+                block=block,
+                step=miss.step,
+                by=miss.by,
+            )
+        case MissReason.LAST_BLOCK:
+            return say("{block} was there, but at least one token must be computed", block=block)
+        case MissReason.NAMESPACE:
+            return say("{block} was there under another salt or adapter", block=block)
+        case _:
+            return _never_there(miss, block)
+
+
+def _of_several(miss: Miss, blocks: Sentence) -> Sentence:
+    match miss.reason:
+        case MissReason.EVICTED:
+            return say("{blocks} were evicted at step {step} for {by}", blocks=blocks, step=miss.step, by=miss.by)
+        case MissReason.WITHDRAWN:
+            return say(
+                "{blocks} were withdrawn at step {step}, as {by} left before computing it",
+                blocks=blocks,
+                step=miss.step,
+                by=miss.by,
+            )
+        case MissReason.LAST_BLOCK:
+            return say("{blocks} were there, but at least one token must be computed", blocks=blocks)
+        case MissReason.NAMESPACE:
+            return say("{blocks} were there under another salt or adapter", blocks=blocks)
+        case _:
+            return _never_there(miss, blocks)
+
+
+def _never_there(miss: Miss, blocks: Sentence) -> Sentence:
+    if miss.reason is MissReason.UNKNOWN:
+        return say("{blocks}: unknown", blocks=blocks)
+    return say("{blocks}: never seen", blocks=blocks)

@@ -10,6 +10,7 @@ from msgspec import structs
 from pellucid.lab.proof import Finding, Proof, not_observable
 from pellucid.lab.recording import Recording
 from pellucid.lab.scenario import Scenario
+from pellucid.lang import say
 
 Recordings = Mapping[str, Recording]
 """By the name of their scenario."""
@@ -29,8 +30,8 @@ class Claim(NamedTuple):
         """Judge ``recordings``; ``missing`` says for scenarios that could not be played why."""
         absent = [scenario.name for scenario in self.needs if scenario.name not in recordings]
         if absent:
-            reason = (missing or {}).get(absent[0], "it was not played")
-            finding = not_observable(f"The scenario {absent[0]!r} did not run: {reason}.")
+            reason = (missing or {}).get(absent[0], say("it was not played"))
+            finding = not_observable(say("The scenario {name!r} did not run: {reason}.", name=absent[0], reason=reason))
         else:
             read = {scenario.name for scenario in (*self.needs, *self.also)}
             finding = self.judge({name: recording for name, recording in recordings.items() if name in read})

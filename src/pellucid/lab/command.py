@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-import msgspec
 from rich.console import Console
 from rich.status import Status
 
+from pellucid.errors import ConfigError
+from pellucid.lang import LANGUAGES, encoded, preferred_language, say, told
 from pellucid.log import only_warnings
 
 Options = tuple[tuple[str, type, str], ...]
@@ -38,6 +39,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_engine_options(parser, OPTIONS)
     parser.add_argument("--json", action="store_true", help="one JSON object with all the evidence")
+    add_language(parser)
+
+
+def add_language(parser: argparse.ArgumentParser) -> None:
+    """``--lang``; `language` reads it back."""
+    parser.add_argument(
+        "--lang", choices=LANGUAGES, help="language of the sentences (as $LANG has it, and English with --json)"
+    )
+
+
+def language(arguments: argparse.Namespace) -> str:
+    """The language that was asked for; else a reader's is that of the environment, and a program's English.
+
+    Raises `ConfigError` if stdout cannot write what was asked for; what only the environment prefers becomes English.
+    """
+    asked: str = arguments.lang or ("en" if arguments.json else preferred_language())
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        told(say("blocks"), asked).encode(encoding)
+    except UnicodeEncodeError:
+        if arguments.lang is None:
+            return "en"
+        raise ConfigError(
+            f"stdout is written in {encoding}, which has no letters for --lang {asked}; set PYTHONIOENCODING=utf-8."
+        ) from None
+    return asked
 
 
 def add_engine_options(parser: argparse.ArgumentParser, options: Options) -> None:
@@ -56,7 +83,8 @@ def engine_options(arguments: argparse.Namespace, options: Options) -> dict[str,
 
 def main(arguments: argparse.Namespace) -> int:
     """Run it; returns the exit status. Raises `PellucidError` for a model or options that cannot work."""
-    return prove(arguments.model, engine_options(arguments, OPTIONS), json=arguments.json)
+    options = engine_options(arguments, OPTIONS)
+    return prove(arguments.model, options, json=arguments.json, language=language(arguments))
 
 
 def prove(
@@ -65,45 +93,47 @@ def prove(
     *,
     json: bool = False,
     stream: TextIO | None = None,
+    language: str = "en",
 ) -> int:
     """Put the claims to the proof on ``model`` and write the report to ``stream`` (stdout by default).
 
+    ``language`` (one of `pellucid.lang.LANGUAGES`) is that of its sentences; names and numbers are the same in each.
     ``options`` are those of `pellucid.LLM`; without a pool size the pool is small, see
     `PellucidLaboratory`. Returns 0 if nothing is refuted, else 1.
     """
-    with working(model) as progress:
+    with working(model, language) as progress:
         from pellucid.lab.pellucid_subject import PellucidLaboratory
         from pellucid.lab.trial import trial
 
         report = trial(PellucidLaboratory(model, **(options or {})), progress=progress)
     out = stream or sys.stdout
     if json:
-        out.write(msgspec.json.encode(report).decode() + "\n")
+        out.write(encoded(report, language) + "\n")
     else:
         from pellucid.lab.terminal import print_report
 
-        print_report(report, out)
+        print_report(report, out, language)
     return report.exit_status
 
 
 @contextmanager
-def working(model: str) -> Iterator[Callable[[str, int], None]]:
+def working(model: str, language: str = "en") -> Iterator[Callable[[str, int], None]]:
     """Says on a terminal's stderr what is going on, in place of the engines' own lines."""
     with only_warnings():
         console = Console(stderr=True)
         if console.is_terminal:
-            yield from _telling(model, console)
+            yield from _telling(model, language, console)
         else:
             yield lambda about, step: None
 
 
-def _telling(model: str, console: Console) -> Iterator[Callable[[str, int], None]]:
-    console.print(f"loading {model} ...", highlight=False)
+def _telling(model: str, language: str, console: Console) -> Iterator[Callable[[str, int], None]]:
+    console.print(told(say("loading {model} ...", model=model), language), highlight=False)
     status = Status("", console=console)
 
     def progress(about: str, step: int) -> None:
         status.start()
-        status.update(f"{about}: step {step}")
+        status.update(told(say("{about}: step {step}", about=about, step=step), language))
 
     try:
         yield progress

@@ -15,6 +15,7 @@ from pellucid.kv.fold import Fold
 from pellucid.kv.snapshot import RequestView, Snapshot
 from pellucid.kv.table import RequestStatus
 from pellucid.lab.claims.holes import longest_run
+from pellucid.lang import Sentence, clauses, names_of, phrases, say, sentences
 from pellucid.view import runs
 
 AFTER_PLANNING = (acts.Launch, acts.Commit)
@@ -60,7 +61,7 @@ class Narrator:
             part = arrives if isinstance(act, acts.Open) else plan if planning else result
             part += _TELL[type(act)](self, act)
             if isinstance(act, acts.Take) and isinstance(self._last, acts.Admit):
-                part[-2:] = [" ".join(part[-2:])]
+                part[-2:] = [sentences(part[-2:])]
             self._last = act
             fold.apply(act)
             self._now = fold.snapshot()
@@ -72,62 +73,126 @@ class Narrator:
 
     def _open(self, act: acts.Open) -> Iterator[str]:
         self._prompts[act.request] = act.tokens
-        yield f"{act.request} arrives with a prompt of {_count(act.tokens, 'token')}: {self._blocks_for(act.tokens)}."
+        count = -(-act.tokens // self._size)
+        blocks = say("1 block of {size}", size=self._size)
+        if count != 1:
+            blocks = say("{n} blocks of {size}", n=count, size=self._size)
+        yield say(
+            "{name} arrives with a prompt of {tokens}: {blocks}.",
+            name=act.request,
+            tokens=_tokens(act.tokens),
+            blocks=blocks,
+        )
 
     # -- the plan ----------------------------------------------------------------------------------
 
     def _lookup(self, act: acts.Lookup) -> Iterator[str]:
-        yield f"Prefix lookup in logical blocks. {Explanation(act.request, True, self._size, act)}"
+        answer = Explanation(act.request, True, self._size, act).sentence
+        yield say("Prefix lookup in logical blocks. {answer}", answer=answer)
 
     def _share(self, act: acts.Share) -> Iterator[str]:
         alive = [block for block in act.blocks if block not in act.revived]
         if alive:
             owners = sorted({name for block in alive for name in self._now.owners_of(block)})
             counts = [self._now.pool.owners[block] + 1 for block in alive]
-            now = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-            yield (
-                f"{act.request} shares {_blocks(alive)} with {_names(owners)}: {now} owners each now, nothing copied."
+            now = say("{n} owners each now", n=min(counts))
+            if min(counts) != max(counts):
+                now = say("{least} to {most} owners each now", least=min(counts), most=max(counts))
+            yield say(
+                "{name} shares {blocks} with {owners}: {now}, nothing copied.",
+                name=act.request,
+                blocks=_blocks(alive),
+                owners=names_of(owners),
+                now=now,
             )
         if act.revived:
-            yield (
-                f"{act.request} revives {_blocks(act.revived)}: nobody owned {_them(act.revived)} any more, but the "
-                f"content was still there. {_count(len(act.revived) * self._size, 'token')} need no computing."
+            yield self._revive(act)
+
+    def _revive(self, act: acts.Share) -> str:
+        tokens = _tokens(len(act.revived) * self._size)
+        if len(act.revived) == 1:
+            return say(
+                "{name} revives block {block}: nobody owned it any more, but the content was still there. "
+                "{tokens} need no computing.",
+                name=act.request,
+                block=act.revived[0],
+                tokens=tokens,
             )
+        return say(
+            "{name} revives blocks {blocks}: nobody owned them any more, but the content was still there. "
+            "{tokens} need no computing.",
+            name=act.request,
+            blocks=runs(act.revived),
+            tokens=tokens,
+        )
 
     def _admit(self, act: acts.Admit) -> Iterator[str]:
         view = self._now.request(act.request)
-        again = " again" if view.preemptions else ""
         more = -(-view.tokens // self._size) - len(view.blocks)
-        needs = _count(more, "more block" if view.blocks else "block")
-        found = f", {act.computed} of them found in the cache," if act.computed else ""
-        yield (
-            f"{act.request} is admitted{again}: its {view.tokens} tokens{found} need {needs}, "
-            f"and {_reclaimable(self._now)}."
+        needs = _more(more) if view.blocks else _count(more)
+        who = (
+            say("{name} is admitted again", name=view.name)
+            if view.preemptions
+            else say("{name} is admitted", name=view.name)
         )
+        what = say("its {tokens} tokens need {blocks}", tokens=view.tokens, blocks=needs)
+        if act.computed:
+            what = say(
+                "its {tokens} tokens, {found} of them found in the cache, need {blocks}",
+                tokens=view.tokens,
+                found=act.computed,
+                blocks=needs,
+            )
+        yield say("{who}: {what}, and {room}.", who=who, what=what, room=_reclaimable(self._now))
 
     def _evict(self, act: acts.Evict) -> Iterator[str]:
-        lose = "loses its" if len(act.blocks) == 1 else "lose their"
         free, wanted = self._now.pool.free, self._taken(act, act.request)
         if free >= wanted:
-            why = f"In the order of {self._now.pool.reuse_policy} it is their turn"
+            why = say("In the order of {policy} it is their turn", policy=self._now.pool.reuse_policy)
+        elif free > 1:
+            why = say("{free} free blocks are not enough for {wanted}", free=free, wanted=wanted)
         elif free:
-            why = f"{_count(free, 'free block')} {_are(free)} not enough for {wanted}"
+            why = say("1 free block is not enough for {wanted}", wanted=wanted)
         else:
-            why = "No free block is left"
-        yield f"{why}, so cached {_blocks(act.blocks)} {lose} content to make room for {act.request}."
+            why = say("No free block is left")
+        if len(act.blocks) == 1:
+            yield say(
+                "{why}, so cached block {block} loses its content to make room for {name}.",
+                why=why,
+                block=act.blocks[0],
+                name=act.request,
+            )
+        else:
+            yield say(
+                "{why}, so cached blocks {blocks} lose their content to make room for {name}.",
+                why=why,
+                blocks=runs(act.blocks),
+                name=act.request,
+            )
 
     def _take(self, act: acts.Take) -> Iterator[str]:
-        who = "It" if isinstance(self._last, acts.Admit) else act.request
-        admitted = any(isinstance(other, acts.Admit) and other.request == act.request for other in self._step)
-        why = "" if admitted else self._why_more(act.request)
+        blocks = _blocks(act.blocks)
+        what = say("{name} takes {blocks}", name=act.request, blocks=blocks)
+        if isinstance(self._last, acts.Admit):
+            what = say("It takes {blocks}", blocks=blocks)
+        if not any(isinstance(other, acts.Admit) and other.request == act.request for other in self._step):
+            what = self._why_more(what, act.request)
+        if whose := self._whose(act.blocks):
+            what = say("{what}; {whose}", what=what, whose=whose)
+        told: list[str] = [say("{what}.", what=what)]
         longest = len(longest_run(self._now.pool.reuse_order))
-        scattered = f" At most {longest} lie side by side, which does not matter." if longest < len(act.blocks) else ""
-        yield f"{who} takes {_blocks(act.blocks)}{why}{self._whose(act.blocks)}.{scattered}"
+        if longest < len(act.blocks):
+            told.append(say("At most {n} lie side by side, which does not matter.", n=longest))
+        yield sentences(told)
 
-    def _why_more(self, name: str) -> str:
+    def _why_more(self, what: Sentence, name: str) -> Sentence:
         view = self._now.request(name)
         left = len(view.blocks) * self._size - view.slots
-        return f", as only {_count(left, 'slot')} {_are(left)} left" if left else ", as those it has are full"
+        if left > 1:
+            return say("{what}, as only {n} slots are left", what=what, n=left)
+        if left:
+            return say("{what}, as only 1 slot is left", what=what)
+        return say("{what}, as those it has are full", what=what)
 
     def _taken(self, since: acts.AnyAct, name: str) -> int:
         """Blocks that ``name`` takes in this step after the act ``since``."""
@@ -139,41 +204,73 @@ class Narrator:
         stretches = [(name, list(run)) for name, run in groupby(blocks, key=self._held_last.get)]
         if not any(name for name, _ in stretches):
             return ""
-        known = (f"{runs(run)} {_was(run)} {f'held last by {name}' if name else 'unused'}" for name, run in stretches)
-        return "; " + ", ".join(known)
+        return phrases(_held_by(name, run) for name, run in stretches)
 
     def _unpublish(self, act: acts.Unpublish) -> Iterator[str]:
-        yield f"{_blocks(act.blocks).capitalize()} can no longer be found: {act.request} left before computing that."
+        if len(act.blocks) == 1:
+            yield say(
+                "Block {block} can no longer be found: {name} left before computing that.",
+                block=act.blocks[0],
+                name=act.request,
+            )
+        else:
+            yield say(
+                "Blocks {blocks} can no longer be found: {name} left before computing that.",
+                blocks=runs(act.blocks),
+                name=act.request,
+            )
 
     def _preempt(self, act: acts.Preempt) -> Iterator[str]:
-        tokens = self._now.request(act.request).tokens
-        yield (
-            f"{act.request} goes back to the head of the queue. It keeps its {tokens} tokens; their KV is "
-            "found in the cache or computed again."
+        yield say(
+            "{name} goes back to the head of the queue. It keeps its {tokens} tokens; their KV is "
+            "found in the cache or computed again.",
+            name=act.request,
+            tokens=self._now.request(act.request).tokens,
         )
 
     def _launch(self, act: acts.Launch) -> Iterator[str]:
         rows = dict(zip(act.requests, act.counts, strict=True))
         newest = [name for name in rows if rows[name] == 1 and self._now.request(name).slots >= self._prompts[name]]
         pieces = [self._work(name, count) for name, count in rows.items() if name not in newest]
-        if newest:
-            pieces.append(f"{_names(newest)} 1{', its' if len(newest) == 1 else ' each, their'} newest")
+        if len(newest) == 1:
+            pieces.append(say("{name} 1, its newest", name=newest[0]))
+        elif newest:
+            pieces.append(say("{names} 1 each, their newest", names=names_of(newest)))
         total = sum(act.counts)
-        full = " (the whole budget)" if total == self._budget else ""
-        yield f"The model computes {_count(total, 'token')}{full}: {'; '.join(pieces)}."
+        if total == self._budget:
+            yield say(
+                "The model computes {tokens} (the whole budget): {rows}.", tokens=_tokens(total), rows=clauses(pieces)
+            )
+        else:
+            yield say("The model computes {tokens}: {rows}.", tokens=_tokens(total), rows=clauses(pieces))
 
     def _work(self, name: str, count: int) -> str:
         """Which tokens of ``name`` these ``count`` are."""
         view = self._now.request(name)
-        start = view.slots
-        prompt = self._prompts[name]
+        start, prompt = view.slots, self._prompts[name]
         if view.preemptions and start + count > prompt:
-            return f"{name} {count}, its tokens {start + 1}-{start + count} once more"
+            return say(
+                "{name} {n}, its tokens {first}-{last} once more",
+                name=name,
+                n=count,
+                first=start + 1,
+                last=start + count,
+            )
         if count == prompt:
-            return f"{name} {count}, its whole prompt"
+            return say("{name} {n}, its whole prompt", name=name, n=count)
         end = min(start + count, prompt)
-        which = f"token {end}" if end == start + 1 else f"tokens {start + 1}-{end}"
-        return f"{name} {count}, {which} of its prompt of {prompt}"
+        if end == start + 1:
+            return say(
+                "{name} {n}, token {last} of its prompt of {prompt}", name=name, n=count, last=end, prompt=prompt
+            )
+        return say(
+            "{name} {n}, tokens {first}-{last} of its prompt of {prompt}",
+            name=name,
+            n=count,
+            first=start + 1,
+            last=end,
+            prompt=prompt,
+        )
 
     def _waiting(self) -> Iterator[str]:
         """Why whoever is in the queue stays there, the head first."""
@@ -182,7 +279,11 @@ class Narrator:
             if place == 0:
                 yield self._why_waiting(view)
             else:
-                yield f"{view.name} waits behind {queue[place - 1].name}: only the head of the queue is admitted."
+                yield say(
+                    "{name} waits behind {other}: only the head of the queue is admitted.",
+                    name=view.name,
+                    other=queue[place - 1].name,
+                )
 
     def _idle(self) -> Iterator[str]:
         """Why a running request has no part in this step."""
@@ -192,44 +293,73 @@ class Narrator:
             if view.status is not RequestStatus.RUNNING or view.name in busy:
                 continue
             if launch and sum(launch.counts) == self._budget:
-                why = f"the budget of {_count(self._budget, 'token')} a step is spent"
+                why = say("the budget of {tokens} a step is spent", tokens=_tokens(self._budget))
             elif any(isinstance(act, acts.Close) and act.request == view.name for act in self._step):
-                why = "the token that ends it is under way"
+                why = say("the token that ends it is under way")
             else:
-                why = "it needs a block, and those that come next are still fenced"
-            yield f"{view.name} computes nothing in this step: {why}."
+                why = say("it needs a block, and those that come next are still fenced")
+            yield say("{name} computes nothing in this step: {why}.", name=view.name, why=why)
 
     def _why_waiting(self, view: RequestView) -> str:
         needed = -(-view.tokens // self._size)
         spent = sum(sum(act.counts) for act in self._step if isinstance(act, acts.Launch))
         if any(isinstance(act, acts.Preempt) for act in self._step):
-            return f"{view.name} waits: a step that pre-empts admits nobody."
+            return say("{name} waits: a step that pre-empts admits nobody.", name=view.name)
         if needed > self._now.pool.reclaimable:
-            return (
-                f"{view.name} waits: its {view.tokens} tokens need {_count(needed, 'block')}, and "
-                f"{_reclaimable(self._now)}."
+            return say(
+                "{name} waits: its {tokens} tokens need {blocks}, and {room}.",
+                name=view.name,
+                tokens=view.tokens,
+                blocks=_count(needed),
+                room=_reclaimable(self._now),
             )
         if spent == self._budget:
-            return f"{view.name} waits: the budget of {_count(spent, 'token')} a step is spent."
-        return f"{view.name} waits until what is under way is back."
+            return say("{name} waits: the budget of {tokens} a step is spent.", name=view.name, tokens=_tokens(spent))
+        return say("{name} waits until what is under way is back.", name=view.name)
 
     # -- the result --------------------------------------------------------------------------------
 
     def _publish(self, act: acts.Publish) -> Iterator[str]:
-        why = "its tokens are all known now" if self._planned else f"this step fills {_them(act.blocks)}"
-        yield f"{_blocks(act.blocks).capitalize()} of {act.request} can be found by others from now on: {why}."
+        one = len(act.blocks) == 1
+        if self._planned:
+            why = say("its tokens are all known now")
+        else:
+            why = say("this step fills it") if one else say("this step fills them")
+        if one:
+            yield say(
+                "Block {block} of {name} can be found by others from now on: {why}.",
+                block=act.blocks[0],
+                name=act.request,
+                why=why,
+            )
+        else:
+            yield say(
+                "Blocks {blocks} of {name} can be found by others from now on: {why}.",
+                blocks=runs(act.blocks),
+                name=act.request,
+                why=why,
+            )
 
     def _commit(self, act: acts.Commit) -> Iterator[str]:
-        late = f" of step {act.launched}" if act.launched != act.step else ""
-        if act.requests:
-            each = "gets 1 token" if len(act.requests) == 1 else "get 1 token each"
-            yield f"The result{late} is in: {_names(act.requests)} {each}."
+        late = act.launched != act.step
+        result = say("The result of step {n} is in", n=act.launched) if late else say("The result is in")
+        if len(act.requests) == 1:
+            yield say("{result}: {name} gets 1 token.", result=result, name=act.requests[0])
+        elif act.requests:
+            yield say("{result}: {names} get 1 token each.", result=result, names=names_of(act.requests))
         elif late:
-            yield f"The result{late} is in, and brings nobody a token."
+            yield say("{result}, and brings nobody a token.", result=result)
 
     def _unfence(self, act: acts.Unfence) -> Iterator[str]:
-        leave = "leaves its fence" if len(act.blocks) == 1 else "leave their fence"
-        yield f"{_blocks(act.blocks).capitalize()} {leave}: no step under way can write there any more."
+        if len(act.blocks) == 1:
+            yield say(
+                "Block {block} leaves its fence: no step under way can write there any more.", block=act.blocks[0]
+            )
+        else:
+            yield say(
+                "Blocks {blocks} leave their fence: no step under way can write there any more.",
+                blocks=runs(act.blocks),
+            )
 
     def _return(self, act: acts.Return) -> Iterator[str]:
         self._held_last.update(dict.fromkeys(act.blocks, act.request))
@@ -238,14 +368,16 @@ class Narrator:
         rest = [block for block in act.blocks if block not in (*shared, *fenced)]
         cached = [block for block in rest if self._now.pool.identities[block] is not None]
         free = [block for block in rest if block not in cached]
-        ways = {
-            "stay with their other owners": shared,
-            "stay cached, to be found again": cached,
-            "are free": free,
-            f"are fenced, as step {act.fence} may still write there": fenced,
-        }
-        told = [f"{runs(blocks)} {_fit(way, blocks)}" for way, blocks in ways.items() if blocks]
-        yield f"{self._cause(act)} It returns {_count(len(act.blocks), 'block')}: {'; '.join(told)}."
+        ways = [_stay(shared)] if shared else []
+        ways += [_cached(cached)] if cached else []
+        ways += [_free(free)] if free else []
+        ways += [_fenced(fenced, act.fence)] if fenced else []
+        yield say(
+            "{cause} It returns {blocks}: {ways}.",
+            cause=self._cause(act),
+            blocks=_count(len(act.blocks)),
+            ways=clauses(ways),
+        )
 
     def _cause(self, act: acts.Return) -> str:
         later = self._step[self._step.index(act) :]
@@ -253,13 +385,23 @@ class Narrator:
             cause for cause in later if isinstance(cause, acts.Preempt | acts.Close) and cause.request == act.request
         )
         if isinstance(why, acts.Close):
-            return f"{act.request} ends ({why.reason}) with {_count(why.tokens, 'token')}."
-        if why.by == act.request:
-            who = "it was admitted last, so it pre-empts itself"
-        else:
-            who = f"{act.request}, which was admitted last, is pre-empted for {why.by}"
+            return say(
+                "{name} ends ({reason}) with {tokens}.",
+                name=act.request,
+                reason=why.reason,
+                tokens=_tokens(why.tokens),
+            )
+        who = say("it was admitted last, so it pre-empts itself")
+        if why.by != act.request:
+            who = say("{name}, which was admitted last, is pre-empted for {by}", name=act.request, by=why.by)
         wants = self._taken(act, why.by) or self._wanted(why.by)
-        return f"{why.by} needs {_count(wants, 'more block')}, and {_reclaimable(self._now)}: {who}."
+        return say(
+            "{name} needs {blocks}, and {room}: {who}.",
+            name=why.by,
+            blocks=_more(wants),
+            room=_reclaimable(self._now),
+            who=who,
+        )
 
     def _wanted(self, name: str) -> int:
         """Blocks that ``name``, which comes to nothing in this step, asked for as the last in turn."""
@@ -270,53 +412,81 @@ class Narrator:
 
     def _close(self, act: acts.Close) -> Iterator[str]:
         if not any(isinstance(other, acts.Return) and other.request == act.request for other in self._step):
-            yield f"{act.request} ends ({act.reason}) with {_count(act.tokens, 'token')}, and held no blocks."
-
-    # -- words -------------------------------------------------------------------------------------
+            yield say(
+                "{name} ends ({reason}) with {tokens}, and held no blocks.",
+                name=act.request,
+                reason=act.reason,
+                tokens=_tokens(act.tokens),
+            )
 
     @property
     def _size(self) -> int:
         return self._now.pool.block_size
 
-    def _blocks_for(self, tokens: int) -> str:
-        return f"{_count(-(-tokens // self._size), 'block')} of {self._size}"
+
+# -- phrases ---------------------------------------------------------------------------------------
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _tokens(n: int) -> Sentence:
+    return say("1 token") if n == 1 else say("{n} tokens", n=n)
 
 
-def _blocks(blocks: Sequence[int]) -> str:
-    return f"block{'' if len(blocks) == 1 else 's'} {runs(blocks)}"
+def _count(n: int) -> Sentence:
+    return say("1 block") if n == 1 else say("{n} blocks", n=n)
 
 
-def _names(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _more(n: int) -> Sentence:
+    return say("1 more block") if n == 1 else say("{n} more blocks", n=n)
 
 
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
+def _blocks(blocks: Sequence[int]) -> Sentence:
+    return say("block {block}", block=blocks[0]) if len(blocks) == 1 else say("blocks {blocks}", blocks=runs(blocks))
 
 
-def _was(blocks: Sequence[int]) -> str:
-    return "was" if len(blocks) == 1 else "were"
-
-
-def _them(blocks: Sequence[int]) -> str:
-    return "it" if len(blocks) == 1 else "them"
-
-
-def _fit(way: str, blocks: Sequence[int]) -> str:
-    """``way``, said of several blocks, said of as many as there are."""
-    if len(blocks) > 1:
-        return way
-    verb, rest = way.split(" ", 1)
-    return f"{ {'are': 'is', 'stay': 'stays'}[verb] } {rest}".strip().replace("their", "its")
-
-
-def _reclaimable(now: Snapshot) -> str:
+def _reclaimable(now: Snapshot) -> Sentence:
     free, cached = now.pool.count(BlockState.FREE), now.pool.count(BlockState.CACHED)
-    return f"{free + cached} {_are(free + cached)} reclaimable" + (f" ({free} free, {cached} cached)" if cached else "")
+    room = say("1 is reclaimable") if free + cached == 1 else say("{n} are reclaimable", n=free + cached)
+    return say("{room} ({free} free, {cached} cached)", room=room, free=free, cached=cached) if cached else room
+
+
+def _held_by(name: str | None, blocks: Sequence[int]) -> Sentence:
+    if len(blocks) == 1:
+        block = blocks[0]
+        return (
+            say("{block} was held last by {name}", block=block, name=name)
+            if name
+            else say("{block} was unused", block=block)
+        )
+    ids = runs(blocks)
+    return (
+        say("{blocks} were held last by {name}", blocks=ids, name=name)
+        if name
+        else say("{blocks} were unused", blocks=ids)
+    )
+
+
+def _stay(blocks: Sequence[int]) -> Sentence:
+    if len(blocks) == 1:
+        return say("{block} stays with its other owners", block=blocks[0])
+    return say("{blocks} stay with their other owners", blocks=runs(blocks))
+
+
+def _cached(blocks: Sequence[int]) -> Sentence:
+    if len(blocks) == 1:
+        return say("{block} stays cached, to be found again", block=blocks[0])
+    return say("{blocks} stay cached, to be found again", blocks=runs(blocks))
+
+
+def _free(blocks: Sequence[int]) -> Sentence:
+    return (
+        say("{block} is free", block=blocks[0]) if len(blocks) == 1 else say("{blocks} are free", blocks=runs(blocks))
+    )
+
+
+def _fenced(blocks: Sequence[int], step: int) -> Sentence:
+    if len(blocks) == 1:
+        return say("{block} is fenced, as step {step} may still write there", block=blocks[0], step=step)
+    return say("{blocks} are fenced, as step {step} may still write there", blocks=runs(blocks), step=step)
 
 
 _TELL: dict[type, Callable[[Narrator, Any], Iterator[str]]] = {

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from pellucid.kv.snapshot import Snapshot
+from pellucid.lang import Sentence, say
 
 
 class Verdict(enum.StrEnum):
@@ -16,6 +17,18 @@ class Verdict(enum.StrEnum):
     PROVED = "proved"
     REFUTED = "refuted"
     NOT_OBSERVABLE = "not observable"
+
+    @property
+    def word(self) -> Sentence:
+        """For a reader; the value is for a program."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Verdict.PROVED: say("proved"),
+    Verdict.REFUTED: say("refuted"),
+    Verdict.NOT_OBSERVABLE: say("not observable"),
+}
 
 
 class Exhibit(Struct, frozen=True):

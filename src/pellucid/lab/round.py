@@ -27,12 +27,19 @@ class Kind(enum.StrEnum):
 
 
 class Failure(Struct, frozen=True):
-    """What went wrong first. ``code`` is the invariant or the type of the exception; equal failures share both."""
+    """What went wrong first. ``code`` is the invariant or the type of the exception; equal failures share both.
+
+    Like every error it is in English, whatever the language of the report: it is quoted and searched for.
+    """
 
     kind: Kind
     code: str
     step: int
     message: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} {self.code}".rstrip()
 
     def same(self, other: Failure | None) -> bool:
         return other is not None and (self.kind, self.code) == (other.kind, other.code)

@@ -11,10 +11,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pellucid.lab.recorder import Recorder, tokens
+from pellucid.lang import Sentence, say
 
 
 class NotArisen(Exception):
-    """The subject is too small for the situation; the message says what it takes."""
+    """The subject is too small for the situation; ``reason`` says what it takes."""
+
+    def __init__(self, reason: Sentence) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Scenario(NamedTuple):
@@ -78,7 +83,11 @@ class HolesLayout(NamedTuple):
             sides.append(min(side, tail - side * 3 // 5))
         if len(sides) >= about.max_num_seqs:
             raise NotArisen(
-                f"{len(sides)} requests side by side and one more are needed; max_num_seqs is {about.max_num_seqs}"
+                say(
+                    "{n} requests side by side and one more are needed; max_num_seqs is {most}",
+                    n=len(sides),
+                    most=about.max_num_seqs,
+                )
             )
         return cls(tuple(sides), too_few + max(1, (most - too_few) * 2 // 5), prefill)
 
@@ -97,12 +106,23 @@ def _too_small(recorder: Recorder) -> NotArisen:
     longest = -(-about.max_model_len // recorder.snapshot.pool.block_size)
     if longest > 3 and usable > 8 * longest:
         return NotArisen(
-            f"the pool is too large: no request of at most {longest} blocks (max_model_len {about.max_model_len}) "
-            f"outgrows the free run of {usable} usable blocks; give it fewer, {4 * longest} for example"
+            say(
+                "the pool is too large: no request of at most {longest} blocks (max_model_len {tokens}) "
+                "outgrows the free run of {usable} usable blocks; give it fewer, {fewer} for example",
+                longest=longest,
+                tokens=about.max_model_len,
+                usable=usable,
+                fewer=4 * longest,
+            )
         )
     return NotArisen(
-        "there is no room for three requests side by side and then one that is larger than each: "
-        f"{usable} usable blocks, max_model_len {about.max_model_len}, {about.max_num_batched_tokens} tokens a step"
+        say(
+            "there is no room for three requests side by side and then one that is larger than each: "
+            "{usable} usable blocks, max_model_len {tokens}, {budget} tokens a step",
+            usable=usable,
+            tokens=about.max_model_len,
+            budget=about.max_num_batched_tokens,
+        )
     )
 
 
@@ -195,19 +215,23 @@ def _common(recorder: Recorder) -> int:
         if most <= longest and blocks + 2 * (2 + 12 // pool.block_size + 1) <= pool.usable:
             return blocks
     raise NotArisen(
-        "there is no room for two requests with a whole block in common: "
-        f"{pool.usable} usable blocks, max_model_len {longest}"
+        say(
+            "there is no room for two requests with a whole block in common: "
+            "{usable} usable blocks, max_model_len {tokens}",
+            usable=pool.usable,
+            tokens=longest,
+        )
     )
 
 
 PLAIN: dict[str, Any] = {"enable_prefix_caching": False}
 CACHING: dict[str, Any] = {"enable_prefix_caching": True}
 
-HOLES = Scenario("holes", "three requests side by side, and a hole", PLAIN, play_holes)
-MIXED = Scenario("mixed", "requests of many lengths", PLAIN, play_mixed)
-UNSHARED = Scenario("unshared", "a common prefix, without the cache", PLAIN, play_sharing)
-SHARING = Scenario("sharing", "a common prefix", CACHING, play_sharing)
-ALONE = Scenario("alone", "the late request alone in the pool", CACHING, play_alone)
+HOLES = Scenario("holes", say("three requests side by side, and a hole"), PLAIN, play_holes)
+MIXED = Scenario("mixed", say("requests of many lengths"), PLAIN, play_mixed)
+UNSHARED = Scenario("unshared", say("a common prefix, without the cache"), PLAIN, play_sharing)
+SHARING = Scenario("sharing", say("a common prefix"), CACHING, play_sharing)
+ALONE = Scenario("alone", say("the late request alone in the pool"), CACHING, play_alone)
 
 SCENARIOS = (HOLES, MIXED, UNSHARED, SHARING, ALONE)
 """Those of equal settings stand together, so that one engine can play them one after the other."""

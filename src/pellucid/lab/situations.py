@@ -13,6 +13,7 @@ from pellucid.kv.acts import AnyAct, Close, Launch, Lookup, MissReason, Preempt,
 from pellucid.kv.table import RequestStatus
 from pellucid.lab.claims.holes import longest_run
 from pellucid.lab.walk import Arrival, Piece, Seen, Situation, Walk
+from pellucid.lang import names_of, say
 
 POOL: dict[str, Any] = {"block_size": 4, "num_gpu_blocks_override": 25, "max_num_batched_tokens": 2048}
 PREFIX = Piece("prefix", blocks=3)
@@ -34,12 +35,22 @@ def _hole(walk: Walk) -> Seen:
     if not reused or len(took) <= len(longest):
         return Seen(
             False,
-            f"NEW took {len(took)} blocks where {len(longest)} lay side by side: here it needed no hole.",
+            say(
+                "NEW took {taken} blocks where {longest} lay side by side: here it needed no hole.",
+                taken=len(took),
+                longest=len(longest),
+            ),
         )
     return Seen(
         True,
-        f"NEW got its {len(took)} blocks where at most {len(longest)} lay side by side, {len(reused)} of them from the "
-        f"hole that R1 left; {_movements(walk)}.",
+        say(
+            "NEW got its {taken} blocks where at most {longest} lay side by side, {reused} of them from the hole that "
+            "R1 left; {movements}.",
+            taken=len(took),
+            longest=len(longest),
+            reused=len(reused),
+            movements=_movements(walk),
+        ),
     )
 
 
@@ -52,21 +63,28 @@ def _movements(walk: Walk) -> str:
         for now in stride.after.requests
         if now.name == view.name and now.blocks and now.blocks[: len(view.blocks)] != view.blocks
     }
-    return f"{', '.join(sorted(moved))} got other blocks meanwhile" if moved else "nobody was moved for it"
+    if moved:
+        return say("{names} got other blocks meanwhile", names=names_of(sorted(moved)))
+    return say("nobody was moved for it")
 
 
 def _sharing(walk: Walk) -> Seen:
     shares = [act for act in walk.acts() if isinstance(act, Share) and len(act.revived) < len(act.blocks)]
     most = max(max(stride.after.pool.owners) for stride in walk.strides)
     if most < 2:
-        return Seen(False, "nobody found another's blocks while that one was alive.")
+        return Seen(False, say("nobody found another's blocks while that one was alive."))
     shared = sum(len(act.blocks) - len(act.revived) for act in shares)
     left = next(stride for stride in walk.strides if any(stride.acts.count(act) for act in _mine(walk, Close, "alice")))
     stay = sum(left.after.pool.owners[block] > 0 for block in _blocks(_mine(walk, Return, "alice")))
     return Seen(
         True,
-        f"{shared} times a request became one more owner of a live block instead of filling one of its own, up to "
-        f"{most} owners at once; when alice left, {stay} of her blocks stayed with the others.",
+        say(
+            "{shared} times a request became one more owner of a live block instead of filling one of its own, up to "
+            "{most} owners at once; when alice left, {stay} of her blocks stayed with the others.",
+            shared=shared,
+            most=most,
+            stay=stay,
+        ),
     )
 
 
@@ -74,13 +92,18 @@ def _revival(walk: Walk) -> Seen:
     revived = _blocks_revived(_mine(walk, Share, "bob"))
     lost = [miss for act in _mine(walk, Lookup, "carol") for miss in act.missed if miss.reason is MissReason.EVICTED]
     if not revived:
-        return Seen(False, "bob revived nothing: in this pool alice's blocks were gone when he came.")
-    size = walk.pool.block_size
-    evicted = f"carol missed {sum(miss.tokens for miss in lost)} tokens that had been evicted for flood"
+        return Seen(False, say("bob revived nothing: in this pool alice's blocks were gone when he came."))
+    then = say("carol found hers too, as in this pool flood had to evict none of them.")
+    if lost:
+        then = say("carol missed {n} tokens that had been evicted for flood.", n=sum(miss.tokens for miss in lost))
     return Seen(
         True,
-        f"bob revived {revived} blocks that nobody owned, {revived * size} tokens that needed no computing; "
-        + (f"{evicted}." if lost else "carol found hers too, as in this pool flood had to evict none of them."),
+        say(
+            "bob revived {blocks} blocks that nobody owned, {tokens} tokens that needed no computing; {then}",
+            blocks=revived,
+            tokens=revived * walk.pool.block_size,
+            then=then,
+        ),
     )
 
 
@@ -91,19 +114,40 @@ def _blocks_revived(shares: Iterable[Share]) -> int:
 def _pressure(walk: Walk) -> Seen:
     preempted = [act for act in walk.acts() if isinstance(act, Preempt)]
     if not preempted:
-        return Seen(False, f"nobody was pre-empted: {walk.pool.usable} usable blocks were enough.")
+        return Seen(False, say("nobody was pre-empted: {n} usable blocks were enough.", n=walk.pool.usable))
     undisturbed = walk.undisturbed()
     other = [name for name, output in walk.outputs.items() if output.tokens != undisturbed[name].tokens]
-    first = preempted[0]
-    times = "once" if len(preempted) == 1 else f"first, of {len(preempted)} pre-emptions"
-    by_itself = first.by == first.request
-    what = "pre-empted itself" if by_itself else f"was pre-empted for {first.by}"
-    start = f"{first.request} {what} {times}, waited and went on"
+    start = _preempted(preempted)
     if not other:
-        count = len(walk.outputs[first.request].tokens)
-        return Seen(True, f"{start}; its {count} output tokens are those that it gets alone on an idle engine.")
-    why = "which it must not" if walk.about.exact else f"as {walk.about.dtype} rounds in another order"
-    return Seen(True, f"{start}; the output of {', '.join(other)} differs from that on an idle engine, {why}.")
+        count = len(walk.outputs[preempted[0].request].tokens)
+        return Seen(
+            True,
+            say("{start}; its {n} output tokens are those that it gets alone on an idle engine.", start=start, n=count),
+        )
+    why = say("which it must not")
+    if not walk.about.exact:
+        why = say("as {dtype} rounds in another order", dtype=walk.about.dtype)
+    return Seen(
+        True,
+        say(
+            "{start}; the output of {names} differs from that on an idle engine, {why}.",
+            start=start,
+            names=names_of(other),
+            why=why,
+        ),
+    )
+
+
+def _preempted(preempted: list[Preempt]) -> str:
+    first = preempted[0]
+    times = say("once")
+    if len(preempted) > 1:
+        times = say("first, of {n} pre-emptions", n=len(preempted))
+    if first.by == first.request:
+        return say("{name} pre-empted itself {times}, waited and went on", name=first.request, times=times)
+    return say(
+        "{name} was pre-empted for {by} {times}, waited and went on", name=first.request, by=first.by, times=times
+    )
 
 
 def _chunked(walk: Walk) -> Seen:
@@ -119,20 +163,28 @@ def _chunked(walk: Walk) -> Seen:
                 running = {view.name for view in stride.before.requests if view.status is RequestStatus.RUNNING}
                 nobody_waited &= running <= set(act.requests)
     if len(chunks) < 2 or not beside:
-        return Seen(False, f"essay's {prompt} tokens fitted into one step of {walk.about.max_num_batched_tokens}.")
-    return Seen(
-        True,
-        f"essay's prompt of {prompt} tokens was computed in {len(chunks)} chunks ({' + '.join(map(str, chunks))}), and "
-        f"meanwhile the others computed {beside} tokens of their own"
-        + (": nobody who was running had to wait for it." if nobody_waited else "."),
+        most = walk.about.max_num_batched_tokens
+        return Seen(False, say("essay's {prompt} tokens fitted into one step of {most}.", prompt=prompt, most=most))
+    seen = say(
+        "essay's prompt of {prompt} tokens was computed in {n} chunks ({chunks}), and meanwhile the others computed "
+        "{beside} tokens of their own",
+        prompt=prompt,
+        n=len(chunks),
+        chunks=" + ".join(map(str, chunks)),
+        beside=beside,
     )
+    if nobody_waited:
+        return Seen(True, say("{seen}: nobody who was running had to wait for it.", seen=seen))
+    return Seen(True, say("{seen}.", seen=seen))
 
 
 HOLE = Situation(
     "hole",
-    "a hole is re-used",
-    "Three requests stand side by side; R1 leaves a hole between the others. Watch where NEW goes, which is larger "
-    "than the hole and larger than the rest.",
+    say("a hole is re-used"),
+    say(
+        "Three requests stand side by side; R1 leaves a hole between the others. Watch where NEW goes, which is larger "
+        "than the hole and larger than the rest."
+    ),
     {**POOL, "enable_prefix_caching": False},
     (
         Arrival("R0", (Piece("R0", 6, 1),), 4),
@@ -144,9 +196,11 @@ HOLE = Situation(
 )
 SHARING = Situation(
     "sharing",
-    "two live owners of one block",
-    "alice, bob and carol begin with the same 3 blocks of tokens. Watch the digits on the map: they count the "
-    "owners of a block, which exists once.",
+    say("two live owners of one block"),
+    say(
+        "alice, bob and carol begin with the same 3 blocks of tokens. Watch the digits on the map: they count the "
+        "owners of a block, which exists once."
+    ),
     POOL,
     (
         Arrival("alice", (PREFIX, Piece("alice", 0, 2)), 4),
@@ -157,9 +211,11 @@ SHARING = Situation(
 )
 REVIVAL = Situation(
     "revival",
-    "blocks that outlive their owner",
-    "alice ends and leaves cached blocks (+) that nobody owns. Watch bob take them back to life, and flood, who "
-    "needs room, take some of them from carol.",
+    say("blocks that outlive their owner"),
+    say(
+        "alice ends and leaves cached blocks (+) that nobody owns. Watch bob take them back to life, and flood, who "
+        "needs room, take some of them from carol."
+    ),
     POOL,
     (
         Arrival("alice", (PREFIX, Piece("alice", 0, 1)), 2),
@@ -171,9 +227,11 @@ REVIVAL = Situation(
 )
 PRESSURE = Situation(
     "pressure",
-    "the pool is full",
-    "old and young fill the pool, and then old needs one block more. Watch who gives way, why small has to wait "
-    "although it would fit, and what of young's work is still there when it comes back.",
+    say("the pool is full"),
+    say(
+        "old and young fill the pool, and then old needs one block more. Watch who gives way, why small has to wait "
+        "although it would fit, and what of young's work is still there when it comes back."
+    ),
     POOL,
     (
         Arrival("old", (Piece("old", 12, -1),), 5),
@@ -184,9 +242,11 @@ PRESSURE = Situation(
 )
 CHUNKED = Situation(
     "chunked",
-    "a long prompt in pieces",
-    "A step may compute 8 tokens. Watch how the long prompt of essay gets what chat and talk leave of that, step by "
-    "step, and how they get a token in every step all the same.",
+    say("a long prompt in pieces"),
+    say(
+        "A step may compute 8 tokens. Watch how the long prompt of essay gets what chat and talk leave of that, step "
+        "by step, and how they get a token in every step all the same."
+    ),
     {**POOL, "max_num_batched_tokens": 8, "enable_prefix_caching": False},
     (
         Arrival("chat", (Piece("chat", 0, 3),), 8),

@@ -17,6 +17,7 @@ from pellucid.lab.bed import Bed, Reference
 from pellucid.lab.load import Case, draw
 from pellucid.lab.round import Failure, Kind, Round, Tally
 from pellucid.lab.shrink import Shrinker
+from pellucid.lang import Sentence, say
 
 Progress = Callable[[str], None]
 
@@ -62,16 +63,29 @@ def soak(
     tally, reference, finding = Tally(), Reference(bed), None
     begin = time.monotonic()
     while (elapsed := time.monotonic() - begin) < seconds and tally.rounds != rounds:
-        progress(f"{elapsed:.0f} s: {tally.rounds} rounds, {tally.steps:,} steps, {tally.requests:,} requests")
+        progress(_so_far(elapsed, tally))
         case = draw(model, seed, tally.rounds)
         played = Round(case, bed, reference)
         failure = played.play()
         tally.add(played.tally)
         if failure is not None:
-            progress(f"round {tally.rounds - 1}, step {failure.step}: {failure.kind} {failure.code}; shrinking")
+            where = say(
+                "round {n}, step {step}: {what}; shrinking", n=tally.rounds - 1, step=failure.step, what=failure.title
+            )
+            progress(where)
             finding = _shrunk(case, failure, bed, reference, seed, tally.rounds - 1)
             break
     return SoakReport(model=model, seed=seed, seconds=elapsed, tally=tally, finding=finding)
+
+
+def _so_far(seconds: float, tally: Tally) -> Sentence:
+    return say(
+        "{s:.0f} s: {rounds} rounds, {steps:,} steps, {requests:,} requests",
+        s=seconds,
+        rounds=tally.rounds,
+        steps=tally.steps,
+        requests=tally.requests,
+    )
 
 
 def replay(finding: Finding, bed: Bed) -> Failure | None:

@@ -10,16 +10,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
+from rich.cells import cell_len
 from rich.console import Console
 
 from pellucid.errors import ConfigError
+from pellucid.lab.command import add_language, language
+from pellucid.lang import encoded, say, told
 from pellucid.log import only_warnings
+from pellucid.view.lines import padded
 
 if TYPE_CHECKING:
+    from pellucid.lab.round import Failure
     from pellucid.lab.soak import Progress, SoakReport
 
 EVERY_S = 10
+COUNTED = {
+    "rounds": say("rounds"),
+    "steps": say("steps"),
+    "requests": say("requests"),
+    "aborts": say("aborts"),
+    "preemptions": say("preemptions"),
+    "hit_tokens": say("hit tokens"),
+    "hit_blocks": say("hit blocks"),
+    "evictions": say("evictions"),
+    "output_tokens": say("output tokens"),
+    "audits": say("audits"),
+    "compared": say("outputs compared"),
+    "close_calls": say("close calls"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,13 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--replay", metavar="FILE", help="play the case of FILE, and nothing else")
     parser.add_argument("--json", action="store_true", help="the report as one JSON object")
+    add_language(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Run it; returns 1 if something is wrong with the engine, else 0. Raises `PellucidError` for wrong arguments."""
     with only_warnings():  # each round makes an engine: none says so
         if arguments.replay:
-            return replay(Path(arguments.replay), json=arguments.json)
+            return replay(Path(arguments.replay), json=arguments.json, language=language(arguments))
         if not arguments.minutes > 0:
             raise ConfigError(f"--minutes must be more than 0, not {arguments.minutes}.")
         if arguments.rounds is not None and arguments.rounds < 1:
@@ -57,7 +76,8 @@ def soak(arguments: argparse.Namespace) -> int:
     from pellucid.lab import soak as lab
     from pellucid.lab.bed import bed
 
-    with _telling() as progress:
+    spoken = language(arguments)
+    with _telling(spoken) as progress:
         report = lab.soak(
             arguments.model,
             bed(arguments.model),
@@ -69,28 +89,36 @@ def soak(arguments: argparse.Namespace) -> int:
     if (finding := report.finding) is not None:
         file = Path(arguments.out or f"pellucid-soak-{finding.seed}-{finding.round}.json")
         lab.write(finding, file)
-        print(f"pellucid soak: the case is in {file}; next: pellucid soak --replay {file}", file=sys.stderr)
+        where = say("the case is in {file}; next: pellucid soak --replay {file}", file=file)
+        print(f"pellucid soak: {told(where, spoken)}", file=sys.stderr)
     if arguments.json:
-        print(msgspec.json.encode(report).decode())
+        print(encoded(report))
     else:
-        print(*_lines(report), sep="\n")
+        print(*(told(line, spoken) for line in _lines(report, spoken)), sep="\n")
     return report.exit_status
 
 
-def _lines(report: SoakReport) -> Iterator[str]:
-    yield f"pellucid soak: {report.model}, seed {report.seed}, {report.seconds:.0f} s"
-    for name in report.tally.__struct_fields__:
-        yield f"  {name.replace('_', ' '):14}{getattr(report.tally, name):>12,}"
+def _lines(report: SoakReport, language: str) -> Iterator[str]:
+    yield say("pellucid soak: {model}, seed {seed}, {s:.0f} s", model=report.model, seed=report.seed, s=report.seconds)
+    labels = {name: told(COUNTED[name], language) for name in report.tally.__struct_fields__}
+    column = max(map(cell_len, labels.values())) + 2
+    for name, label in labels.items():
+        yield f"  {padded(label, column)}{getattr(report.tally, name):>12,}"
     if (finding := report.finding) is None:
-        yield "Nothing is wrong: every invariant held at every step, and every output is what it is alone."
+        yield say("Nothing is wrong: every invariant held at every step, and every output is what it is alone.")
         return
     failure, case = finding.failure, finding.case
-    yield f"WRONG in round {finding.round}: {failure.kind} {failure.code}".rstrip()
+    yield say("WRONG in round {n}: {what}", n=finding.round, what=failure.title)
     yield f"  {failure.message}"
-    yield f"  Shrunk to {case.requests} requests, {len(case.actions)} actions; it fails in step {failure.step} of them."
+    yield say(
+        "  Shrunk to {requests} requests, {actions} actions; it fails in step {step} of them.",
+        requests=case.requests,
+        actions=len(case.actions),
+        step=failure.step,
+    )
 
 
-def replay(file: Path, *, json: bool = False) -> int:
+def replay(file: Path, *, json: bool = False, language: str = "en") -> int:
     """Play the case of ``file``; 1 if it fails."""
     from pellucid.lab import soak as lab
     from pellucid.lab.bed import bed
@@ -98,30 +126,35 @@ def replay(file: Path, *, json: bool = False) -> int:
     finding = lab.read(file)
     failure = lab.replay(finding, bed(finding.case.model))
     if json:
-        print(msgspec.json.encode({"recorded": finding.failure, "now": failure}).decode())
+        print(encoded({"recorded": finding.failure, "now": failure}))
     elif failure is None:
-        print(f"It passes now. Recorded: {finding.failure.kind} {finding.failure.code}".rstrip())
+        print(told(say("It passes now. Recorded: {what}", what=finding.failure.title), language))
     else:
-        how = "as recorded" if finding.failure.same(failure) else "otherwise than recorded"
-        print(f"It fails {how}, in step {failure.step}: {failure.kind} {failure.code}".rstrip())
+        print(told(_fails(failure, as_recorded=finding.failure.same(failure)), language))
         print(f"  {failure.message}")
     return 0 if failure is None else 1
 
 
+def _fails(failure: Failure, *, as_recorded: bool) -> str:
+    if as_recorded:
+        return say("It fails as recorded, in step {step}: {what}", step=failure.step, what=failure.title)
+    return say("It fails otherwise than recorded, in step {step}: {what}", step=failure.step, what=failure.title)
+
+
 @contextmanager
-def _telling() -> Iterator[Progress]:
+def _telling(language: str) -> Iterator[Progress]:
     """How far it is, on stderr: a line now and then, on a terminal always the same one."""
     console = Console(stderr=True)
     if console.is_terminal:
         with console.status("") as status:
-            yield status.update
+            yield lambda line: status.update(told(line, language))
         return
-    told = time.monotonic()
+    last = time.monotonic()
 
     def progress(line: str) -> None:
-        nonlocal told
-        if time.monotonic() - told >= EVERY_S:
-            told = time.monotonic()
-            print(f"pellucid soak: {line}", file=sys.stderr)
+        nonlocal last
+        if time.monotonic() - last >= EVERY_S:
+            last = time.monotonic()
+            print(f"pellucid soak: {told(line, language)}", file=sys.stderr)
 
     yield progress

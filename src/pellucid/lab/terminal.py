@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from pellucid.lab.page import WIDTH, Page
 from pellucid.lab.proof import Exhibit, Proof, Verdict
 from pellucid.lab.trial import Report
+from pellucid.lang import Sentence, say
 from pellucid.view import Letters, block_map, legend, strips
+from pellucid.view.lines import wrapped
 
-WIDTH = 80
-NARROWEST = 40
-INDENT = "  "
+INDENT = 2
 STYLES = {
     Verdict.PROVED: "bold color(16) on color(77)",
     Verdict.REFUTED: "bold color(231) on color(160)",
@@ -25,101 +26,126 @@ STYLES = {
 }
 
 
-def print_report(report: Report, stream: TextIO) -> None:
+def print_report(report: Report, stream: TextIO, language: str = "en") -> None:
     """Write ``report`` to ``stream``."""
     console = Console(file=stream, highlight=False)
-    width = max(NARROWEST, min(console.width, WIDTH))
-    for line in lines(report, width):
+    page = Page.of(console, language)
+    for line in lines(report, page.width, language):
         console.print(line, soft_wrap=True)
 
 
-def lines(report: Report, width: int = WIDTH) -> Iterator[Text]:
-    """The report line by line, none longer than ``width``."""
-    yield from _heading(report, width)
+def lines(report: Report, width: int = WIDTH, language: str = "en") -> Iterator[Text]:
+    """The report line by line, none longer than ``width`` cells."""
+    page = Page(width, language)
+    yield from _heading(report, page)
     for number, proof in enumerate(report.claims, start=1):
         yield Text()
-        yield from _proof(number, proof, width)
+        yield from _proof(number, proof, page)
     yield Text()
-    yield from _ending(report, width)
+    yield from _ending(report, page)
 
 
-def _heading(report: Report, width: int) -> Iterator[Text]:
+def _heading(report: Report, page: Page) -> Iterator[Text]:
     about, pool = report.about, report.pool
-    size = f", {pool.nbytes / 1024**2:,.1f} MiB" if pool.nbytes is not None else ""
-    longest = -(-about.max_model_len // pool.block_size)
-    yield Text("PagedAttention, put to the proof", style="bold")
+    blocks = say("{n:,} blocks of {size} tokens", n=pool.total, size=pool.block_size)
+    if pool.nbytes is not None:
+        blocks = say("{blocks}, {size:,.1f} MiB", blocks=blocks, size=pool.nbytes / 1024**2)
+    usable = say(
+        "1 is reserved, {usable:,} are usable: {tokens:,} tokens",
+        usable=pool.usable,
+        tokens=pool.usable * pool.block_size,
+    )
+    longest = say(
+        "{tokens:,} tokens = {blocks:,} blocks",
+        tokens=about.max_model_len,
+        blocks=-(-about.max_model_len // pool.block_size),
+    )
+    model = say("{model}, {dtype} on {device}", model=about.model, dtype=about.dtype, device=about.device)
+    yield from page.paragraph(say("PagedAttention, put to the proof"), "bold")
     yield Text()
-    yield from _facts(
+    yield from page.facts(
         (
-            ("engine", about.engine),
-            ("model", f"{about.model}, {about.dtype} on {about.device}"),
-            ("pool", f"{pool.total:,} blocks of {pool.block_size} tokens{size}"),
-            ("", f"1 is reserved, {pool.usable:,} are usable: {pool.usable * pool.block_size:,} tokens"),
-            ("longest request", f"{about.max_model_len:,} tokens = {longest:,} blocks"),
+            (say("engine"), about.engine),
+            (say("model"), model),
+            (say("pool"), blocks),
+            ("", usable),
+            (say("longest request"), longest),
         ),
-        width,
+        indent=INDENT,
     )
 
 
-def _proof(number: int, proof: Proof, width: int) -> Iterator[Text]:
-    yield Text.assemble((f" {proof.verdict.upper()} ", STYLES[proof.verdict]), (f"  {number}. {proof.title}", "bold"))
+def _proof(number: int, proof: Proof, page: Page) -> Iterator[Text]:
+    badge = f" {page.told(proof.verdict.word).upper()} "
+    side = cell_len(badge) + 2
+    for i, line in enumerate(wrapped(f"{number}. {page.told(proof.title)}", page.width - side)):
+        head = Text.assemble((badge, STYLES[proof.verdict]), "  ") if i == 0 else Text(" " * side)
+        yield head.append(line, style="bold")
     yield Text()
-    yield from _paragraph(proof.sentence, width)
-    yield from _paragraph(proof.reason, width, "" if proof.verdict is Verdict.PROVED else "bold")
+    yield from page.paragraph(proof.sentence, indent=INDENT)
+    yield from page.paragraph(proof.reason, "" if proof.verdict is Verdict.PROVED else "bold", indent=INDENT)
     if proof.scope:
-        yield from _paragraph(f"{proof.verdict.capitalize()} on this run: {proof.scope}.", width)
+        yield from page.paragraph(_scope(proof), indent=INDENT)
+    for table in proof.tables:
+        yield Text()
+        yield from page.table(table, indent=INDENT)
     if proof.facts:
         yield Text()
-        yield from _facts(proof.facts, width)
-    yield from _exhibits(proof.exhibits, width)
+        yield from page.facts(proof.facts, indent=INDENT)
+    yield from _exhibits(proof.exhibits, page)
 
 
-def _paragraph(text: str, width: int, style: str = "", indent: str = INDENT) -> Iterator[Text]:
-    for line in textwrap.wrap(text, width - len(indent), break_on_hyphens=False):
-        yield Text(indent + line, style=style)
+def _scope(proof: Proof) -> Sentence:
+    match proof.verdict:
+        case Verdict.PROVED:
+            return say("Proved on this run: {scope}.", scope=proof.scope)
+        case Verdict.REFUTED:
+            return say("Refuted on this run: {scope}.", scope=proof.scope)
+        case Verdict.NOT_OBSERVABLE:
+            return say("Not observable on this run: {scope}.", scope=proof.scope)
 
 
-def _facts(facts: Iterable[tuple[str, str]], width: int) -> Iterator[Text]:
-    facts = list(facts)
-    label = max(len(name) for name, _ in facts) + 2
-    for name, value in facts:
-        rest = textwrap.wrap(value, width - len(INDENT) - label, break_on_hyphens=False) or [""]
-        for i, line in enumerate(rest):
-            yield Text.assemble(INDENT, (f"{'' if i else name:<{label}}", "dim"), line)
-
-
-def _exhibits(exhibits: Iterable[Exhibit], width: int) -> Iterator[Text]:
+def _exhibits(exhibits: Iterable[Exhibit], page: Page) -> Iterator[Text]:
     letters = Letters()
+    width, language = page.width - INDENT, page.language
     for exhibit in exhibits:
         yield Text()
-        yield Text(f"{INDENT}{exhibit.title}", style="bold")
-        yield from _indented(block_map(exhibit.snapshot, letters, width - len(INDENT)))
-        yield from _indented(legend(exhibit.snapshot, letters, width - len(INDENT)))
+        yield from page.paragraph(exhibit.title, "bold", indent=INDENT)
+        yield from _indented(block_map(exhibit.snapshot, letters, width, language))
+        yield from _indented(legend(exhibit.snapshot, letters, width, language))
         if exhibit.snapshot.requests:
             yield Text()
-            yield from _indented(strips(exhibit.snapshot, letters, width - len(INDENT)))
+            yield from _indented(strips(exhibit.snapshot, letters, width, language))
 
 
 def _indented(lines: Iterable[Text]) -> Iterator[Text]:
     for line in lines:
-        yield Text(INDENT).append_text(line)
+        yield Text(" " * INDENT).append_text(line)
 
 
-def _ending(report: Report, width: int) -> Iterator[Text]:
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in report.verdicts.items())
-    yield from _paragraph(f"{len(report.claims)} claims: {counts}; {report.steps} steps in all.", width, "bold", "")
+def _ending(report: Report, page: Page) -> Iterator[Text]:
+    counts = say(
+        "{claims} claims: {proved} proved, {refuted} refuted, {unseen} not observable; {steps} steps in all.",
+        claims=len(report.claims),
+        proved=report.verdicts[Verdict.PROVED],
+        refuted=report.verdicts[Verdict.REFUTED],
+        unseen=report.verdicts[Verdict.NOT_OBSERVABLE],
+        steps=report.steps,
+    )
+    yield from page.paragraph(counts, "bold")
     if report.exit_status:
-        yield from _paragraph("A refuted claim is a bug: please report it with the output of --json.", width)
+        bug = say("A refuted claim is a bug: please report it with the output of --json.")
+        yield from page.paragraph(bug, indent=INDENT)
     yield Text()
-    yield Text("Next:")
-    yield from _facts(
+    yield from page.paragraph(say("Next:"))
+    yield from page.facts(
         (
-            (f"{program()} prove --model tiny", "a random model, in a second"),
-            (f"{program()} prove --block-size 8", "other blocks, the same claims"),
-            (f"{program()} prove --json", "all the evidence, for a program"),
-            (f"{program()} run SCRIPT", "a script written for vLLM, unmodified"),
+            (f"{program()} prove --model tiny", say("a random model, in a second")),
+            (f"{program()} prove --block-size 8", say("other blocks, the same claims")),
+            (f"{program()} prove --json", say("all the evidence, for a program")),
+            (f"{program()} run SCRIPT", say("a script written for vLLM, unmodified")),
         ),
-        width,
+        indent=INDENT,
     )
 
 

@@ -69,8 +69,11 @@ def play(
             recorder = Recorder(scenario.name, subject, engine, partial(progress, scenario.about))
             try:
                 scenario.play(recorder)
-            except (NotArisen, RequestError) as reason:
-                plays.missing[scenario.name] = str(reason).rstrip(".")
+            except NotArisen as not_arisen:
+                plays.missing[scenario.name] = not_arisen.reason
+                recorder.drain()
+            except RequestError as error:
+                plays.missing[scenario.name] = str(error).rstrip(".")
                 recorder.drain()
             else:
                 plays.recordings[scenario.name] = recorder.recording()

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
-import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from pellucid.lab.command import Options, add_engine_options, engine_options, working
+from pellucid.lab.command import Options, add_engine_options, add_language, engine_options, language, working
+from pellucid.lang import encoded, say, told
 
 if TYPE_CHECKING:
     from pellucid.lab.walk import Walk
@@ -24,7 +24,7 @@ OPTIONS: Options = (
     ("reuse-policy", str, "free-first, vllm-0.23 or vllm-0.24"),
     ("dtype", str, "auto, float32, bfloat16 or float16 (auto: float32 on a CPU)"),
 )
-PROMPT = "Enter: next step   q: quit "
+PROMPT = say("Enter: next step   q: quit ")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--script", action="store_true", help="do not wait for Enter (nor does it in a pipe)")
     how.add_argument("--json", action="store_true", help="one JSON object a step, a line each")
+    add_language(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -46,24 +47,25 @@ def main(arguments: argparse.Namespace) -> int:
     situation = SITUATIONS[arguments.situation]
     options = engine_options(arguments, OPTIONS)
     waits = not (arguments.script or arguments.json) and sys.stdin.isatty() and sys.stdout.isatty()
-    with working(arguments.model):
+    spoken = language(arguments)
+    with working(arguments.model, spoken):
         walk = Walk(situation, PellucidLaboratory(arguments.model, **{**situation.options, **options}))
         if arguments.json:
             for stride in walk:
-                print(msgspec.json.encode(stride).decode(), flush=True)
+                print(encoded(stride, spoken), flush=True)
         else:
-            show(walk, sys.stdout, sys.stdin if waits else None)
+            show(walk, sys.stdout, sys.stdin if waits else None, spoken)
     return 0
 
 
-def show(walk: Walk, out: TextIO, keys: TextIO | None = None) -> None:
+def show(walk: Walk, out: TextIO, keys: TextIO | None = None, language: str = "en") -> None:
     """Print ``walk`` to ``out``; with ``keys`` a line read from it, other than q, is what begins a step."""
-    from pellucid.lab.terminal import WIDTH
+    from pellucid.lab.page import Page
     from pellucid.lab.walk_terminal import ending, opening, stride_lines
     from pellucid.view import Letters
 
     console = Console(file=out, highlight=False)
-    width = max(60, min(console.width, WIDTH))
+    page = Page.of(console, language)
     letters = Letters()
 
     def write(lines: Iterable[Text]) -> None:
@@ -71,17 +73,17 @@ def show(walk: Walk, out: TextIO, keys: TextIO | None = None) -> None:
             console.print(line, soft_wrap=True)
         console.print()
 
-    write(opening(walk, width))
+    write(opening(walk, page))
     strides = iter(walk)
     while walk.unfinished:
-        if keys and not _goes_on(out, keys):
+        if keys and not _goes_on(out, keys, language):
             return
-        write(stride_lines(next(strides), letters, width))
-    write(ending(walk, width))
+        write(stride_lines(next(strides), letters, page))
+    write(ending(walk, page))
 
 
-def _goes_on(out: TextIO, keys: TextIO) -> bool:
-    out.write(PROMPT)
+def _goes_on(out: TextIO, keys: TextIO, language: str) -> bool:
+    out.write(told(PROMPT, language))
     out.flush()
     line = keys.readline()
     return bool(line) and not line.strip().lower().startswith("q")

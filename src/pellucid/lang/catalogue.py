@@ -9,6 +9,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import msgspec
+
 from pellucid.lang.sentence import Sentence
 
 LANGUAGES = ("en", "ko", "zh")
@@ -33,6 +35,17 @@ def told(text: str, language: str) -> str:
         return text
     template = catalogue(language).get(text.template, text.template)
     return template.format(**{name: _value(value, language) for name, value in text.values.items()})
+
+
+def encoded(value: Any, language: str = "en") -> str:
+    """``value`` as JSON, on one line, with its sentences in ``language``."""
+
+    def tell(sentence: Any) -> str:
+        if not isinstance(sentence, Sentence):
+            raise NotImplementedError(f"no JSON for a {type(sentence).__name__}")
+        return told(sentence, language)
+
+    return msgspec.json.encode(value, enc_hook=tell).decode()
 
 
 def _value(value: Any, language: str) -> Any:

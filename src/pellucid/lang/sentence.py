@@ -21,6 +21,9 @@ class Sentence(str):
         sentence.template, sentence.values = template, values
         return sentence
 
+    def __getnewargs__(self) -> tuple[str, dict[str, Any]]:  # type: ignore[override]  # what copy and pickle ask for
+        return self.template, self.values
+
 
 def say(template: str, /, **values: Any) -> Sentence:
     """``template`` with ``values`` put in as by `str.format`: ``say("{n:,} blocks", n=80)``.

@@ -1,14 +1,17 @@
-"""The journal in lines: one act a line, as a person reads it."""
+"""The journal in lines: one act a line, as a person reads it.
+
+Acts and their fields keep the names that they have in the journal, whatever the language.
+"""
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 from rich.text import Text
 
 from pellucid.kv.acts import SECRET_FIELDS, AnyAct, Miss
 from pellucid.view.letters import shown
+from pellucid.view.lines import wrapped
 from pellucid.view.runs import runs
 from pellucid.view.strips import NAME_WIDTH
 
@@ -21,7 +24,7 @@ def act_lines(number: int, act: AnyAct, width: int = 80) -> list[Text]:
     pieces = [shown(getattr(act, "request", ""), NAME_WIDTH)]
     pieces += [f"{name} {_value(name, getattr(act, name))}" for name in fields]
     head = f"{number:>4}  {type(act).__name__.lower():<9}  "
-    words = textwrap.wrap("  ".join(pieces).strip(), width - len(head), break_on_hyphens=False)
+    words = wrapped("  ".join(pieces).strip(), width - len(head))
     return [Text.assemble((head if i == 0 else " " * len(head), "dim"), line) for i, line in enumerate(words)]
 
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from rich.text import Text
 
 from pellucid.kv.block import BlockState
-from pellucid.kv.snapshot import RequestView, Snapshot
+from pellucid.kv.snapshot import Snapshot
+from pellucid.lang import say, told
 from pellucid.view.letters import Letters, shown
-from pellucid.view.lines import flow
+from pellucid.view.lines import flow, wrapped
 
 CELLS_IN_ALL = 4096
 GROUP = 16
@@ -22,6 +23,12 @@ MARKS = {
     BlockState.FENCED: ("~", "color(166)"),
 }
 SHARED = "bold color(231) on color(161)"
+STATES = {
+    BlockState.RESERVED: say("reserved"),
+    BlockState.CACHED: say("cached"),
+    BlockState.FREE: say("free"),
+    BlockState.FENCED: say("fenced"),
+}
 UNKNOWN_OWNER = "?"
 MANY = "*"
 
@@ -54,7 +61,7 @@ def marks(snapshot: Snapshot, letters: Letters) -> list[Mark]:
     return result
 
 
-def block_map(snapshot: Snapshot, letters: Letters, width: int = 80) -> list[Text]:
+def block_map(snapshot: Snapshot, letters: Letters, width: int = 80, language: str = "en") -> list[Text]:
     """The map in rows of at most 64 cells, each after the id of its first block, under a ruler.
 
     In a pool of more than 4,096 blocks one cell stands for several neighbours, shows the mark that
@@ -65,29 +72,34 @@ def block_map(snapshot: Snapshot, letters: Letters, width: int = 80) -> list[Tex
     cells = _summarised(marks(snapshot, letters), each)
     label = max(4, len(str(snapshot.pool.total - 1)))
     row = next((size for size in (64, 32) if label + 2 + size + size // GROUP - 1 <= width), GROUP)
-    lines = [Text(f"one cell stands for {each} blocks, and shows the mark that most of them have")] if each > 1 else []
+    lines: list[Text] = []
+    if each > 1:
+        text = say("one cell stands for {n} blocks, and shows the mark that most of them have", n=each)
+        lines += map(Text, wrapped(told(text, language), width))
     lines.append(_ruler(min(row, len(cells)), label, each))
     for start in range(0, len(cells), row):
         lines.append(_row(cells[start : start + row], f"{start * each:>{label}}  "))
     return lines
 
 
-def legend(snapshot: Snapshot, letters: Letters, width: int = 80) -> list[Text]:
-    """What each mark on the map means; only those that are there."""
-    pool = snapshot.pool
-    pieces = [_piece(letters.letter(r.name), letters.style(r.name), shown(r.name, 24)) for r in _holders(snapshot)]
-    shared = sorted({owners for owners in pool.owners[1:] if owners > 1})
+def legend(
+    snapshots: Snapshot | Iterable[Snapshot], letters: Letters, width: int = 80, language: str = "en"
+) -> list[Text]:
+    """What each mark on the map, or on several maps, means; only those that are there."""
+    seen = [snapshots] if isinstance(snapshots, Snapshot) else list(snapshots)
+    holders = {request.name for snapshot in seen for request in snapshot.requests if request.blocks}
+    pieces = [
+        _piece(letters.letter(name), letters.style(name), shown(name, 24))
+        for name in sorted(holders, key=letters.number)
+    ]
+    shared = sorted({owners for snapshot in seen for owners in snapshot.pool.owners[1:] if owners > 1})
     if shared:
         numbers = [str(owners) for owners in shared if owners < 10] + ([MANY] if shared[-1] > 9 else [])
-        pieces.append(_piece(" ".join(numbers), SHARED, "owners: shared"))
+        pieces.append(_piece(" ".join(numbers), SHARED, told(say("owners: shared"), language)))
     for state, (character, style) in MARKS.items():
-        if pool.count(state):
-            pieces.append(_piece(character, style, state.value))
+        if any(snapshot.pool.count(state) for snapshot in seen):
+            pieces.append(_piece(character, style, told(STATES[state], language)))
     return flow(pieces, width)
-
-
-def _holders(snapshot: Snapshot) -> Iterable[RequestView]:
-    return (request for request in snapshot.requests if request.blocks)
 
 
 def _piece(character: str, style: str, meaning: str) -> Text:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import string
 from collections.abc import Iterable
 
+from rich.cells import cell_len, set_cell_size
+
 LETTERS = string.ascii_uppercase + string.ascii_lowercase
 INK = "color(16)"
 COLOURS = tuple(f"color({number})" for number in (117, 222, 120, 177, 210, 43, 178, 69))
@@ -25,19 +27,20 @@ class Letters:
     def meet(self, names: Iterable[str]) -> None:
         """Give letters to those of ``names`` that have none yet."""
         for name in names:
-            self._number(name)
+            self.number(name)
 
     def letter(self, name: str) -> str:
-        return LETTERS[self._number(name) % len(LETTERS)]
+        return LETTERS[self.number(name) % len(LETTERS)]
 
     def style(self, name: str) -> str:
-        return f"{INK} on {COLOURS[self._number(name) % len(COLOURS)]}"
+        return f"{INK} on {COLOURS[self.number(name) % len(COLOURS)]}"
 
-    def _number(self, name: str) -> int:
+    def number(self, name: str) -> int:
+        """How many names were met before ``name``, which is met now if it was not."""
         return self._numbers.setdefault(name, len(self._numbers))
 
 
 def shown(name: str, width: int) -> str:
-    """``name`` in at most ``width`` characters, with anything that could steer a terminal replaced."""
+    """``name`` in at most ``width`` cells, with anything that could steer a terminal replaced."""
     safe = "".join(character if character.isprintable() else "?" for character in name)
-    return safe if len(safe) <= width else safe[: width - 2] + ".."
+    return safe if cell_len(safe) <= width else set_cell_size(safe, width - 2) + ".."

@@ -6,24 +6,35 @@ from rich.text import Text
 
 from pellucid.kv.block import BlockState
 from pellucid.kv.snapshot import Snapshot
-from pellucid.view.lines import flow
+from pellucid.lang import Sentence, say, told
+from pellucid.view.lines import wrapped
 
 
-def totals(snapshot: Snapshot, width: int = 80) -> list[Text]:
+def totals(snapshot: Snapshot, width: int = 80, language: str = "en") -> list[Text]:
     """Blocks by state, tokens with a slot, and slots that hold none. A shared token counts for each of its owners."""
+    sentences = _blocks(snapshot), _slots(snapshot)
+    return [Text(line) for sentence in sentences for line in wrapped(told(sentence, language), width)]
+
+
+def _blocks(snapshot: Snapshot) -> Sentence:
     pool = snapshot.pool
-    tokens = sum(request.slots for request in snapshot.requests)
-    reserved, held, cached, free, fenced = (
-        pool.count(state)
-        for state in (BlockState.RESERVED, BlockState.HELD, BlockState.CACHED, BlockState.FREE, BlockState.FENCED)
+    return say(
+        "{total:,} blocks = {reserved} reserved + {usable:,} usable; "
+        "{held:,} held, {cached:,} cached, {free:,} free, {fenced:,} fenced",
+        total=pool.total,
+        reserved=pool.count(BlockState.RESERVED),
+        usable=pool.usable,
+        held=pool.count(BlockState.HELD),
+        cached=pool.count(BlockState.CACHED),
+        free=pool.count(BlockState.FREE),
+        fenced=pool.count(BlockState.FENCED),
     )
-    blocks = [
-        f"{pool.total:,} blocks = {reserved} reserved + {pool.usable:,} usable",
-        f"{held:,} held, {cached:,} cached, {free:,} free, {fenced:,} fenced",
-    ]
-    slots = [f"{pool.reclaimable:,} reclaimable", f"{tokens:,} tokens in tables", f"{snapshot.waste:,} slots of waste"]
-    return [*_sentence(blocks, width), *_sentence(slots, width)]
 
 
-def _sentence(parts: list[str], width: int) -> list[Text]:
-    return flow(map(Text, parts), width, gap="; ")
+def _slots(snapshot: Snapshot) -> Sentence:
+    return say(
+        "{reclaimable:,} reclaimable; {tokens:,} tokens in tables; {waste:,} slots of waste",
+        reclaimable=snapshot.pool.reclaimable,
+        tokens=sum(request.slots for request in snapshot.requests),
+        waste=snapshot.waste,
+    )

@@ -11,6 +11,7 @@ from pellucid.lab.claim import Claim, Recordings
 from pellucid.lab.proof import Exhibit, Finding, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
 from pellucid.lab.scenario import MIXED, SCENARIOS
+from pellucid.lang import say
 
 IN_A_SNAPSHOT = ("I1", "I2", "I3", "I9")
 IN_THE_JOURNAL = ("I4", "I5", "I7", "I8", "I10", "I12")
@@ -19,18 +20,20 @@ INSIDE = ("I6", "I11", "I14")
 
 def _unseen(invariants: list[str]) -> str:
     """I13 compares two runs, so no single one can check it."""
-    why = " (it compares two runs)" if invariants == ["I13"] else ""
-    return (" ".join(invariants) or "nothing") + why
+    if invariants == ["I13"]:
+        return say("I13 (it compares two runs)")
+    return " ".join(invariants) or say("nothing")
 
 
 def judge(recordings: Recordings) -> Finding:
     """From the recording alone: pictures, journal, and the journal folded; and what an audit from inside found."""
     for recording in recordings.values():
         for frame, message in _violations(recording):
-            where = f"After step {frame.step} of the scenario {recording.scenario!r}"
-            return refuted(f"{where}: {message}", exhibits=(Exhibit(where, frame.snapshot),))
+            where = say("After step {step} of the scenario {scenario!r}", step=frame.step, scenario=recording.scenario)
+            reason = say("{where}: {violation}", where=where, violation=message)
+            return refuted(reason, exhibits=(Exhibit(where, frame.snapshot),))
     if not any(frame.snapshot.requests for recording in recordings.values() for frame in recording.frames):
-        return not_observable("No request ever lived, so the books were empty.")
+        return not_observable(say("No request ever lived, so the books were empty."))
     return _proved(recordings)
 
 
@@ -62,34 +65,43 @@ def _proved(recordings: Recordings) -> Finding:
     frames = sum(len(recording.frames) for recording in runs)
     acts = sum(len(recording.acts or ()) for recording in runs)
     steps = sum(recording.steps for recording in runs)
-    left = [recording.frames[-1].snapshot.pool.held for recording in runs]
+    left = sum(recording.frames[-1].snapshot.pool.held for recording in runs)
     unseen = [invariant for invariant in INVARIANTS if invariant not in checked]
     facts = (
-        ("checked", " ".join(checked)),
-        ("", "each of them after every step"),
-        ("not checked here", _unseen(unseen)),
-        ("the journal", f"{acts:,} acts fold to each of {frames} snapshots" if journal else "this engine has none"),
-        ("at the end", f"{sum(left)} blocks held: every block came back" if not any(left) else f"{sum(left)} held"),
+        (say("checked"), " ".join(checked)),
+        ("", say("each of them after every step")),
+        (say("not checked here"), _unseen(unseen)),
+        (say("the journal"), _journal(acts, frames) if journal else say("this engine has none")),
+        (say("at the end"), say("{n} held", n=left) if left else say("0 blocks held: every block came back")),
     )
     return Finding(
         Verdict.PROVED,
-        "No invariant was broken.",
-        f"{steps} steps of {len(runs)} scenarios, {runs[0].usable:,} usable blocks",
+        say("No invariant was broken."),
+        say(
+            "{steps} steps of {scenarios} scenarios, {usable:,} usable blocks",
+            steps=steps,
+            scenarios=len(runs),
+            usable=runs[0].usable,
+        ),
         facts,
         {
             "invariants": {name: INVARIANTS[name] for name in checked},
             "not_checked": unseen,
             "snapshots": frames,
             "acts": acts if journal else None,
-            "held_at_the_end": sum(left),
+            "held_at_the_end": left,
         },
     )
 
 
+def _journal(acts: int, frames: int) -> str:
+    return say("{acts:,} acts fold to each of {frames} snapshots", acts=acts, frames=frames)
+
+
 ACCOUNTING = Claim(
     "accounting",
-    "The books balance",
-    "Every block is in one state, its owners are its table entries, and the journal tells the whole story.",
+    say("The books balance"),
+    say("Every block is in one state, its owners are its table entries, and the journal tells the whole story."),
     (MIXED,),
     judge,
     also=SCENARIOS,

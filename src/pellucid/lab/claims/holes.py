@@ -10,6 +10,7 @@ from pellucid.lab.claims.same_output import different_output
 from pellucid.lab.proof import Exhibit, Finding, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
 from pellucid.lab.scenario import ALONE, ARRIVES, HOLES, LEAVES
+from pellucid.lang import say
 from pellucid.view import runs
 
 
@@ -50,12 +51,17 @@ def judge(recordings: Recordings) -> Finding:
     longest = longest_run(story.free)
     if len(story.table) <= len(longest):
         return not_observable(
-            f"{ARRIVES} took {len(story.table)} blocks and {len(longest)} lay side by side: they were enough.",
+            say(
+                "{name} took {taken} blocks and {longest} lay side by side: they were enough.",
+                name=ARRIVES,
+                taken=len(story.table),
+                longest=len(longest),
+            ),
             exhibits=_exhibits(story),
         )
     if not set(story.table) & set(story.hole):
-        return not_observable(f"{ARRIVES} needed none of the hole's blocks.", exhibits=_exhibits(story))
-    if other := different_output(run, alone, (ARRIVES,), "alone in the pool"):
+        return not_observable(say("{name} needed none of the hole's blocks.", name=ARRIVES), exhibits=_exhibits(story))
+    if other := different_output(run, alone, (ARRIVES,), say("alone in the pool")):
         return other
     return _proved(run, story, longest)
 
@@ -64,14 +70,14 @@ def _story(run: Recording) -> Story | Finding:
     frames = run.frames
     held = [index for index, frame in enumerate(frames) if frame.blocks(LEAVES)]
     if not held:
-        return not_observable(f"{LEAVES} never held a block.")
+        return not_observable(say("{name} never held a block.", name=LEAVES))
     hole = frames[held[-1]].blocks(LEAVES)
     opened = next((i for i in range(held[-1], len(frames)) if set(hole) & set(_free(frames[i]))), None)
     if opened is None:
-        return not_observable(f"The blocks of {LEAVES} never came back, so there was no hole.")
+        return not_observable(say("The blocks of {name} never came back, so there was no hole.", name=LEAVES))
     arrived = next((i for i, frame in enumerate(frames) if ARRIVES in frame.added), None)
     if arrived is None or arrived <= opened:
-        return not_observable("No request arrived after the hole had opened.")
+        return not_observable(say("No request arrived after the hole had opened."))
     admitted, served = run.admitted(ARRIVES), run.served(ARRIVES)
     if admitted is None or served is None:
         return _never_served(run, arrived)
@@ -91,11 +97,23 @@ def _never_served(run: Recording, arrived: int) -> Finding:
     fewest = min((len(_free(frame)) for frame in waited), default=0)
     if waited and fewest >= needed:
         return refuted(
-            f"{ARRIVES} needs {needed} free blocks and was not served in {len(waited)} steps, although there were "
-            f"{fewest}.",
-            exhibits=(Exhibit(f"After step {waited[-1].step}", waited[-1].snapshot),),
+            say(
+                "{name} needs {needed} free blocks and was not served in {steps} steps, although there were {fewest}.",
+                name=ARRIVES,
+                needed=needed,
+                steps=len(waited),
+                fewest=fewest,
+            ),
+            exhibits=(Exhibit(say("After step {step}", step=waited[-1].step), waited[-1].snapshot),),
         )
-    return not_observable(f"{ARRIVES} needs {needed} free blocks, there were {fewest}, and it was not served.")
+    return not_observable(
+        say(
+            "{name} needs {needed} free blocks, there were {fewest}, and it was not served.",
+            name=ARRIVES,
+            needed=needed,
+            fewest=fewest,
+        )
+    )
 
 
 def _unsound(run: Recording, story: Story) -> str | None:
@@ -103,18 +121,30 @@ def _unsound(run: Recording, story: Story) -> str | None:
     table, served = story.table, story.served
     needed = run.blocks_for(len(run.requests[ARRIVES].prompt))
     if len(set(table)) != needed:
-        return f"{ARRIVES} needs {needed} blocks for its prompt and has {len(set(table))} different ones."
+        return say(
+            "{name} needs {needed} blocks for its prompt and has {has} different ones.",
+            name=ARRIVES,
+            needed=needed,
+            has=len(set(table)),
+        )
     returned = _returned(run, story)
     if strangers := sorted(set(table) - set(story.free) - returned):
-        return f"{ARRIVES} got blocks {runs(strangers)}, which were not free before."
+        return say("{name} got blocks {blocks}, which were not free before.", name=ARRIVES, blocks=runs(strangers))
     for request in served.running():
         if request.name == ARRIVES:
             continue
         if common := sorted(set(request.blocks) & set(table)):
-            return f"{ARRIVES} and {request.name} both hold blocks {runs(common)}."
+            return say(
+                "{one} and {other} both hold blocks {blocks}.", one=ARRIVES, other=request.name, blocks=runs(common)
+            )
         before = story.before.blocks(request.name)
         if request.blocks[: len(before)] != before:
-            return f"{request.name} was moved: its table was {runs(before)} and is {runs(request.blocks)}."
+            return say(
+                "{name} was moved: its table was {before} and is {now}.",
+                name=request.name,
+                before=runs(before),
+                now=runs(request.blocks),
+            )
     return None
 
 
@@ -146,8 +176,18 @@ def _proved(run: Recording, story: Story, longest: tuple[int, ...]) -> Finding:
     }
     return Finding(
         Verdict.PROVED,
-        f"{ARRIVES} took {len(table)} blocks where at most {len(longest)} lay side by side.",
-        f"{run.steps} steps, {run.usable:,} usable blocks, {len(run.requests)} requests",
+        say(
+            "{name} took {taken} blocks where at most {longest} lay side by side.",
+            name=ARRIVES,
+            taken=len(table),
+            longest=len(longest),
+        ),
+        say(
+            "{steps} steps, {usable:,} usable blocks, {requests} requests",
+            steps=run.steps,
+            usable=run.usable,
+            requests=len(run.requests),
+        ),
         _facts(evidence),
         evidence,
         _exhibits(story),
@@ -156,37 +196,44 @@ def _proved(run: Recording, story: Story, longest: tuple[int, ...]) -> Finding:
 
 def _facts(evidence: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     return (
-        (f"{LEAVES} ended", _count(evidence["hole"], "the hole")),
-        ("taken meanwhile", _count(evidence["taken_meanwhile"], "by the survivors")),
-        (f"free before {ARRIVES}", _count(evidence["free"])),
-        ("longest run", _count(evidence["longest_run"], "measured, not assumed")),
-        (f"{ARRIVES} took", _count(evidence["table"])),
-        ("  from the hole", _count(evidence["reused"])),
-        ("  from elsewhere", _count(evidence["fresh"])),
-        ("  in this order", f"    by the policy {evidence['reuse_policy']}, which is no part of the claim"),
-        ("nobody moved", f"{len(evidence['survivors']):>3} requests kept the blocks they had"),
-        ("its output", f"{len(evidence['output']):>3} tokens, the same as alone in the pool"),
+        (say("{name} ended", name=LEAVES), _count(evidence["hole"], say("the hole"))),
+        (say("taken meanwhile"), _count(evidence["taken_meanwhile"], say("by the survivors"))),
+        (say("free before {name}", name=ARRIVES), _count(evidence["free"])),
+        (say("longest run"), _count(evidence["longest_run"], say("measured, not assumed"))),
+        (say("{name} took", name=ARRIVES), _count(evidence["table"])),
+        (say("  from the hole"), _count(evidence["reused"])),
+        (say("  from elsewhere"), _count(evidence["fresh"])),
+        (
+            say("  in this order"),
+            say("    by the policy {policy}, which is no part of the claim", policy=evidence["reuse_policy"]),
+        ),
+        (say("nobody moved"), say("{n:>3} requests kept the blocks they had", n=len(evidence["survivors"]))),
+        (say("its output"), say("{n:>3} tokens, the same as alone in the pool", n=len(evidence["output"]))),
     )
 
 
 def _count(blocks: Iterable[int], comment: str = "") -> str:
     ids = list(blocks)
-    text = f"{len(ids):>3} blocks: {runs(ids)}"
-    return f"{text}  ({comment})" if comment else text
+    if comment:
+        return say("{n:>3} blocks: {ids}  ({comment})", n=len(ids), ids=runs(ids), comment=comment)
+    return say("{n:>3} blocks: {ids}", n=len(ids), ids=runs(ids))
 
 
 def _exhibits(story: Story) -> tuple[Exhibit, ...]:
     return (
-        Exhibit(f"Step {story.side_by_side.step}: side by side", story.side_by_side.snapshot),
-        Exhibit(f"Step {story.opened.step}: {LEAVES} has ended and left a hole", story.opened.snapshot),
-        Exhibit(f"Step {story.served.step}: {ARRIVES} is served", story.served.snapshot),
+        Exhibit(say("Step {step}: side by side", step=story.side_by_side.step), story.side_by_side.snapshot),
+        Exhibit(
+            say("Step {step}: {name} has ended and left a hole", step=story.opened.step, name=LEAVES),
+            story.opened.snapshot,
+        ),
+        Exhibit(say("Step {step}: {name} is served", step=story.served.step, name=ARRIVES), story.served.snapshot),
     )
 
 
 HOLES_REUSED = Claim(
     "holes",
-    "Holes are re-used",
-    "A request larger than any contiguous run of free blocks is served from scattered ones, and nobody is moved.",
+    say("Holes are re-used"),
+    say("A request larger than any contiguous run of free blocks is served from scattered ones, and nobody is moved."),
     (HOLES, ALONE),
     judge,
 )

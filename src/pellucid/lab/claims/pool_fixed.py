@@ -9,6 +9,7 @@ from pellucid.lab.claim import Claim, Recordings
 from pellucid.lab.proof import Finding, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
 from pellucid.lab.scenario import MIXED, SCENARIOS
+from pellucid.lang import say
 
 Engine = list[Recording]
 
@@ -21,16 +22,27 @@ def judge(recordings: Recordings) -> Finding:
         if change := _change(engine):
             return refuted(change)
         if engine[0].frames[0].memory is None:
-            return not_observable("This engine does not show where its pool is.")
+            return not_observable(say("This engine does not show where its pool is."))
         taken, returned = _moves(engine)
         if not (taken and returned):
-            return not_observable(f"{taken} blocks were taken and {returned} returned: the pool was not put to use.")
+            return not_observable(
+                say(
+                    "{taken} blocks were taken and {returned} returned: the pool was not put to use.",
+                    taken=taken,
+                    returned=returned,
+                )
+            )
         seen.append(_evidence(engine, taken, returned))
     steps = sum(row["steps"] for row in seen)
     return Finding(
         Verdict.PROVED,
-        "Address, bytes and number of blocks were the same after every step.",
-        f"{steps} steps of {len(engines)} engines, {engines[0][0].usable:,} usable blocks each",
+        say("Address, bytes and number of blocks were the same after every step."),
+        say(
+            "{steps} steps of {engines} engines, {usable:,} usable blocks each",
+            steps=steps,
+            engines=len(engines),
+            usable=engines[0][0].usable,
+        ),
         tuple(fact for row in seen for fact in _facts(row)),
         {"engines": seen},
     )
@@ -48,11 +60,21 @@ def _change(engine: Engine) -> str | None:
     first = engine[0].frames[0]
     for recording in engine:
         for frame in recording.frames:
-            where = f"after step {frame.step} of the scenario {recording.scenario!r}"
+            where = say("after step {step} of the scenario {scenario!r}", step=frame.step, scenario=recording.scenario)
             if frame.memory != first.memory:
-                return f"The pool was {_place(first)} and is now {_place(frame)}, {where}."
+                return say(
+                    "The pool was {before} and is now {now}, {where}.",
+                    before=_place(first),
+                    now=_place(frame),
+                    where=where,
+                )
             if frame.snapshot.pool.total != first.snapshot.pool.total:
-                return f"The pool had {first.snapshot.pool.total} blocks and has {frame.snapshot.pool.total} {where}."
+                return say(
+                    "The pool had {before} blocks and has {now} {where}.",
+                    before=first.snapshot.pool.total,
+                    now=frame.snapshot.pool.total,
+                    where=where,
+                )
     return None
 
 
@@ -83,22 +105,29 @@ def _evidence(engine: Engine, taken: int, returned: int) -> dict[str, Any]:
 
 
 def _facts(row: dict[str, Any]) -> list[tuple[str, str]]:
-    caching = "on" if row["prefix_caching"] else "off"
-    return [
-        (f"caching {caching}", f"at {row['address']:#x}, {row['bytes']:,} bytes, {row['blocks']:,} blocks"),
-        ("", f"the same in all {row['readings']} readings over {row['steps']} steps"),
-        ("", f"meanwhile {row['taken']:,} blocks were taken and {row['returned']:,} returned"),
-    ]
+    where = say(
+        "at {address:#x}, {bytes:,} bytes, {blocks:,} blocks",
+        address=row["address"],
+        bytes=row["bytes"],
+        blocks=row["blocks"],
+    )
+    same = say("the same in all {readings} readings over {steps} steps", readings=row["readings"], steps=row["steps"])
+    moves = say(
+        "meanwhile {taken:,} blocks were taken and {returned:,} returned", taken=row["taken"], returned=row["returned"]
+    )
+    return [(say("caching on") if row["prefix_caching"] else say("caching off"), where), ("", same), ("", moves)]
 
 
 def _place(frame: Frame) -> str:
-    return f"{frame.memory.nbytes:,} bytes at {frame.memory.address:#x}" if frame.memory else "nowhere to be seen"
+    if not frame.memory:
+        return say("nowhere to be seen")
+    return say("{bytes:,} bytes at {address:#x}", bytes=frame.memory.nbytes, address=frame.memory.address)
 
 
 POOL_FIXED = Claim(
     "pool-fixed",
-    "The pool is fixed",
-    "KV memory is allocated once. Its address and its size never change; only the owners of its blocks do.",
+    say("The pool is fixed"),
+    say("KV memory is allocated once. Its address and its size never change; only the owners of its blocks do."),
     (MIXED,),
     judge,
     also=SCENARIOS,

@@ -12,7 +12,9 @@ from pellucid.lab.claims.same_output import different_output
 from pellucid.lab.proof import Exhibit, Finding, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
 from pellucid.lab.scenario import FIRST, LATER, SECOND, SHARING, UNSHARED
+from pellucid.lang import say
 from pellucid.view import runs
+from pellucid.view.block_map import STATES
 
 
 class Hit(NamedTuple):
@@ -34,7 +36,7 @@ def judge(recordings: Recordings) -> Finding:
     run, plain = recordings[SHARING.name], recordings[UNSHARED.name]
     source = _first_table(run)
     if not source:
-        return not_observable(f"{FIRST} was never served, so there was nothing to share.")
+        return not_observable(_never_served(FIRST))
     hits = []
     for name in (SECOND, LATER):
         hit = _hit(run, name, source)
@@ -45,9 +47,13 @@ def judge(recordings: Recordings) -> Finding:
     if other := _two_owners(live) or _revived(revival):
         return other
     names = (FIRST, SECOND, LATER)
-    if other := different_output(run, plain, names, "without the cache"):
+    if other := different_output(run, plain, names, say("without the cache")):
         return other
     return _proved(run, source, live, revival)
+
+
+def _never_served(name: str) -> str:
+    return say("{name} was never served, so there was nothing to share.", name=name)
 
 
 def _first_table(run: Recording) -> tuple[int, ...]:
@@ -59,7 +65,7 @@ def _hit(run: Recording, name: str, source: tuple[int, ...]) -> Hit | Finding:
     """What ``name`` found: its own count, its table beside that of the first, and what it computed must agree."""
     index = run.admitted(name)
     if index is None:
-        return not_observable(f"{name} was never served, so there was nothing to share.")
+        return not_observable(_never_served(name))
     before, after = run.frames[index - 1], run.frames[index]
     view = after.live(name)
     assert view is not None
@@ -67,16 +73,32 @@ def _hit(run: Recording, name: str, source: tuple[int, ...]) -> Hit | Finding:
     tokens = len(blocks) * run.block_size
     told = view.cached_tokens or 0
     if not blocks and not told:
-        return not_observable(f"{name} found nothing of its prefix in the cache: nothing was shared.")
+        return not_observable(say("{name} found nothing of its prefix in the cache: nothing was shared.", name=name))
     if told != tokens:
         return refuted(
-            f"{name} is told to have found {told} tokens, and {len(blocks)} blocks of its table "
-            f"({runs(view.blocks)}) are those of {FIRST} ({runs(source)}).",
-            exhibits=(Exhibit(f"Step {after.step}", after.snapshot),),
+            say(
+                "{name} is told to have found {told} tokens, and {shared} blocks of its table ({table}) are those of "
+                "{first} ({source}).",
+                name=name,
+                told=told,
+                shared=len(blocks),
+                table=runs(view.blocks),
+                first=FIRST,
+                source=runs(source),
+            ),
+            exhibits=(Exhibit(say("Step {step}", step=after.step), after.snapshot),),
         )
     equal = len(_leading(run.requests[FIRST].prompt, run.requests[name].prompt))
     if tokens > equal:
-        return refuted(f"{name} shares {tokens} tokens with {FIRST}, and only {equal} of their prompts are equal.")
+        return refuted(
+            say(
+                "{name} shares {tokens} tokens with {first}, and only {equal} of their prompts are equal.",
+                name=name,
+                tokens=tokens,
+                first=FIRST,
+                equal=equal,
+            )
+        )
     computed = _computed(run, name)
     if wrong := _recomputed(run, name, tokens, computed):
         return refuted(wrong)
@@ -103,20 +125,34 @@ def _recomputed(run: Recording, name: str, hit: int, computed: int | None) -> st
     needed = len(run.requests[name].prompt) + len(output.tokens) - 1 - hit
     if computed == needed:
         return None
-    return f"{name} computed {computed} tokens, and with {hit} found in the cache it had {needed} to compute."
+    return say(
+        "{name} computed {computed} tokens, and with {hit} found in the cache it had {needed} to compute.",
+        name=name,
+        computed=computed,
+        hit=hit,
+        needed=needed,
+    )
 
 
 def _two_owners(hit: Hit) -> Finding | None:
     """While the first lives, each shared block must stand in both tables and count two owners."""
     if hit.after.live(FIRST) is None or not hit.after.blocks(FIRST):
-        return not_observable(f"{FIRST} had ended when {hit.name} began: no block had two live owners.")
+        return not_observable(
+            say("{first} had ended when {name} began: no block had two live owners.", first=FIRST, name=hit.name)
+        )
     holders = [set(hit.after.blocks(FIRST)), set(hit.after.blocks(hit.name))]
     for block in hit.blocks:
         owners = hit.after.snapshot.pool.owners[block]
         if owners != 2 or not all(block in holder for holder in holders):
             return refuted(
-                f"Block {block} is shared by {FIRST} and {hit.name} and counts {owners} owners.",
-                exhibits=(Exhibit(f"Step {hit.after.step}", hit.after.snapshot),),
+                say(
+                    "Block {block} is shared by {first} and {name} and counts {owners} owners.",
+                    block=block,
+                    first=FIRST,
+                    name=hit.name,
+                    owners=owners,
+                ),
+                exhibits=(Exhibit(say("Step {step}", step=hit.after.step), hit.after.snapshot),),
             )
     return None
 
@@ -127,9 +163,23 @@ def _revived(hit: Hit) -> Finding | None:
     for block in hit.blocks:
         state, owners = before.state(block), after.owners[block]
         if state is BlockState.HELD:
-            return not_observable(f"Block {block} still had an owner when {hit.name} came: nothing was revived.")
+            return not_observable(
+                say(
+                    "Block {block} still had an owner when {name} came: nothing was revived.",
+                    block=block,
+                    name=hit.name,
+                )
+            )
         if state is not BlockState.CACHED or owners != 1:
-            return refuted(f"Block {block} was {state} before {hit.name} found it, and counts {owners} owners after.")
+            return refuted(
+                say(
+                    "Block {block} was {state} before {name} found it, and counts {owners} owners after.",
+                    block=block,
+                    state=STATES[state],
+                    name=hit.name,
+                    owners=owners,
+                )
+            )
     return None
 
 
@@ -144,24 +194,55 @@ def _proved(run: Recording, source: tuple[int, ...], live: Hit, revival: Hit) ->
         "output_tokens": outputs,
     }
     facts = [
-        ("in common", f"{_equal(run, live)} tokens, {len(live.blocks)} whole blocks of {run.block_size} among them"),
-        (FIRST, f"table {runs(source)}"),
-        *_facts(run, live, "owners 1 -> 2 while both live"),
-        *_facts(run, revival, "owners 0 -> 1, back to life"),
-        ("the answers", f"{' + '.join(map(str, outputs.values()))} output tokens, the same without the cache"),
+        (say("in common"), _common(run, live)),
+        (FIRST, say("table {blocks}", blocks=runs(source))),
+        *_facts(run, live, say("owners 1 -> 2 while both live")),
+        *_facts(run, revival, say("owners 0 -> 1, back to life")),
+        (
+            say("the answers"),
+            say("{counts} output tokens, the same without the cache", counts=" + ".join(map(str, outputs.values()))),
+        ),
     ]
     return Finding(
         Verdict.PROVED,
-        f"{len(live.blocks)} blocks had two live owners, {len(revival.blocks)} came back to life, "
-        f"and {saved} tokens were not computed again.",
-        f"{run.steps} steps, {run.usable:,} usable blocks, {len(run.requests)} requests, with the cache and without",
+        say(
+            "{live} blocks had two live owners, {revived} came back to life, "
+            "and {saved} tokens were not computed again.",
+            live=len(live.blocks),
+            revived=len(revival.blocks),
+            saved=saved,
+        ),
+        say(
+            "{steps} steps, {usable:,} usable blocks, {requests} requests, with the cache and without",
+            steps=run.steps,
+            usable=run.usable,
+            requests=len(run.requests),
+        ),
         tuple(facts),
         evidence,
-        (
-            Exhibit(f"Step {live.after.step}: {FIRST} and {SECOND} share", live.after.snapshot),
-            Exhibit(f"Step {revival.before.step}: both have ended, the blocks are kept", revival.before.snapshot),
-            Exhibit(f"Step {revival.after.step}: {LATER} brings them back to life", revival.after.snapshot),
+        _exhibits(live, revival),
+    )
+
+
+def _exhibits(live: Hit, revival: Hit) -> tuple[Exhibit, ...]:
+    kept = say("Step {step}: both have ended, the blocks are kept", step=revival.before.step)
+    back = say("Step {step}: {name} brings them back to life", step=revival.after.step, name=LATER)
+    return (
+        Exhibit(
+            say("Step {step}: {one} and {other} share", step=live.after.step, one=FIRST, other=SECOND),
+            live.after.snapshot,
         ),
+        Exhibit(kept, revival.before.snapshot),
+        Exhibit(back, revival.after.snapshot),
+    )
+
+
+def _common(run: Recording, hit: Hit) -> str:
+    return say(
+        "{tokens} tokens, {blocks} whole blocks of {size} among them",
+        tokens=_equal(run, hit),
+        blocks=len(hit.blocks),
+        size=run.block_size,
     )
 
 
@@ -170,13 +251,22 @@ def _equal(run: Recording, hit: Hit) -> int:
 
 
 def _facts(run: Recording, hit: Hit, owners: str) -> list[tuple[str, str]]:
-    facts = [
-        (hit.name, f"table {runs(hit.after.blocks(hit.name))}"),
-        ("", f"blocks {runs(hit.blocks)} are those of {FIRST}: {owners}"),
+    facts: list[tuple[str, str]] = [
+        (hit.name, say("table {blocks}", blocks=runs(hit.after.blocks(hit.name)))),
+        (
+            "",
+            say("blocks {blocks} are those of {first}: {owners}", blocks=runs(hit.blocks), first=FIRST, owners=owners),
+        ),
     ]
     if hit.computed is not None:
         prompt = len(run.requests[hit.name].prompt)
-        facts.append(("", f"computed {prompt - hit.tokens} of its {prompt} prompt tokens, found {hit.tokens}"))
+        text = say(
+            "computed {computed} of its {prompt} prompt tokens, found {found}",
+            computed=prompt - hit.tokens,
+            prompt=prompt,
+            found=hit.tokens,
+        )
+        facts.append(("", text))
     return facts
 
 
@@ -197,8 +287,8 @@ def _evidence(run: Recording, hit: Hit) -> dict[str, Any]:
 
 PREFIX_SHARED = Claim(
     "sharing",
-    "Equal prefixes share blocks",
-    "Requests with equal prefixes use the same physical blocks, compute them once, and answer as if they had not.",
+    say("Equal prefixes share blocks"),
+    say("Requests with equal prefixes use the same physical blocks, compute them once, and answer as if they had not."),
     (SHARING, UNSHARED),
     judge,
 )

@@ -6,9 +6,10 @@ from typing import Any
 
 from pellucid.kv.snapshot import RequestView
 from pellucid.lab.claim import Claim, Recordings
-from pellucid.lab.proof import Exhibit, Finding, Verdict, not_observable, refuted
+from pellucid.lab.proof import Exhibit, Finding, Table, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
 from pellucid.lab.scenario import MIXED
+from pellucid.lang import say
 
 
 def judge(recordings: Recordings) -> Finding:
@@ -20,15 +21,15 @@ def judge(recordings: Recordings) -> Finding:
     for frame in run.frames:
         for request in frame.snapshot.requests:
             if wrong := _wrong(run, frame, request):
-                return refuted(wrong, exhibits=(Exhibit(f"After step {frame.step}", frame.snapshot),))
+                return refuted(wrong, exhibits=(Exhibit(say("After step {step}", step=frame.step), frame.snapshot),))
             if request.blocks:
                 readings += 1
                 grown += 0 < held.get(request.name, 0) < len(request.blocks)
                 held[request.name] = len(request.blocks)
     if not readings:
-        return not_observable("No request ever held a block.")
+        return not_observable(say("No request ever held a block."))
     if min(held.values()) >= reserved:
-        return not_observable(f"Every request used all that max_model_len would reserve, {reserved} block(s).")
+        return not_observable(say("Every request used all that max_model_len would reserve, {n} block(s).", n=reserved))
     peak = max(run.frames, key=lambda frame: sum(len(request.blocks) for request in frame.running()))
     return _proved(run, peak, reserved, readings, grown)
 
@@ -36,16 +37,30 @@ def judge(recordings: Recordings) -> Finding:
 def _wrong(run: Recording, frame: Frame, request: RequestView) -> str | None:
     """Counted twice: from the engine's own slots, and from what was sent and received."""
     held, expected = len(request.blocks), run.blocks_for(request.slots)
-    who = f"After step {frame.step} {request.name!r}"
     if held != expected:
-        return f"{who} holds {held} blocks for {request.slots} tokens, not {expected}."
+        return say(
+            "After step {step} {name!r} holds {held} blocks for {tokens} tokens, not {expected}.",
+            step=frame.step,
+            name=request.name,
+            held=held,
+            tokens=request.slots,
+            expected=expected,
+        )
     if request.name not in run.requests:
         return None
     sent = len(run.requests[request.name].prompt)
     received = frame.received.get(request.name, 0)
     most = run.blocks_for(sent + received + len(frame.snapshot.launched))
     if held > most:
-        return f"{who} holds {held} blocks, and its {sent} + {received} tokens need {most}."
+        return say(
+            "After step {step} {name!r} holds {held} blocks, and its {sent} + {received} tokens need {most}.",
+            step=frame.step,
+            name=request.name,
+            held=held,
+            sent=sent,
+            received=received,
+            most=most,
+        )
     return None
 
 
@@ -61,23 +76,49 @@ def _proved(run: Recording, peak: Frame, reserved: int, readings: int, grown: in
         "reserved_per_request": reserved,
         "peak": {"step": peak.step, "running": len(running), "held": held, "reserved": reserved * len(running)},
     }
-    facts = [("prompt", "tokens  blocks  waste  blocks if reserved")]
-    facts += [
-        (row["name"], f"{row['tokens']:>6} {row['blocks']:>7} {row['waste']:>6} {reserved:>19}") for row in lengths
-    ]
-    facts += [
-        ("at the peak", f"{len(running)} requests held {held} of {run.usable:,} blocks"),
-        ("", f"reserving max_model_len={run.about.max_model_len} for each would take {reserved * len(running):,}"),
-        ("while decoding", f"tables grew {grown} times, one block at a time"),
-    ]
     return Finding(
         Verdict.PROVED,
-        "Every table was exactly as long as its tokens need, after every step.",
-        f"{run.steps} steps, {run.usable:,} usable blocks, {len(run.requests)} requests, {readings} tables read",
-        tuple(facts),
+        say("Every table was exactly as long as its tokens need, after every step."),
+        say(
+            "{steps} steps, {usable:,} usable blocks, {requests} requests, {tables} tables read",
+            steps=run.steps,
+            usable=run.usable,
+            requests=len(run.requests),
+            tables=readings,
+        ),
+        _facts(run, evidence),
         evidence,
-        (Exhibit(f"Step {peak.step}, the peak", peak.snapshot),),
+        (Exhibit(say("Step {step}, the peak", step=peak.step), peak.snapshot),),
+        (_table(evidence),),
     )
+
+
+def _table(evidence: dict[str, Any]) -> Table:
+    reserved = f"{evidence['reserved_per_request']:,}"
+    return Table(
+        (say("prompt"), say("tokens"), say("blocks"), say("waste"), say("blocks if reserved")),
+        tuple(
+            (row["name"], f"{row['tokens']:,}", f"{row['blocks']:,}", f"{row['waste']:,}", reserved)
+            for row in evidence["requests"]
+        ),
+    )
+
+
+def _facts(run: Recording, evidence: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    peak = evidence["peak"]
+    held = say(
+        "{running} requests held {held} of {usable:,} blocks",
+        running=peak["running"],
+        held=peak["held"],
+        usable=run.usable,
+    )
+    instead = say(
+        "reserving max_model_len={tokens} for each would take {blocks:,}",
+        tokens=evidence["max_model_len"],
+        blocks=peak["reserved"],
+    )
+    grown = say("tables grew {n} times, one block at a time", n=evidence["grown"])
+    return ((say("at the peak"), held), ("", instead), (say("while decoding"), grown))
 
 
 def _length(run: Recording, name: str) -> dict[str, Any]:
@@ -98,8 +139,8 @@ def _length(run: Recording, name: str) -> dict[str, Any]:
 
 TAKEN_AS_USED = Claim(
     "taken-as-used",
-    "Blocks are taken as they are used",
-    "A request holds ceil(tokens / block size) blocks at every step, whatever its maximum length.",
+    say("Blocks are taken as they are used"),
+    say("A request holds ceil(tokens / block size) blocks at every step, whatever its maximum length."),
     (MIXED,),
     judge,
 )
