@@ -14,7 +14,8 @@ from pellucid.lab.pellucid_subject import PellucidLaboratory
 from pellucid.lab.proof import Verdict
 from pellucid.lab.recorder import Recorder, tokens
 from pellucid.lab.recording import Recording
-from pellucid.lab.scenario import ARRIVES, HOLES, SHARING
+from pellucid.lab.scenarios.holes import ARRIVES, HOLES
+from pellucid.lab.scenarios.sharing import SHARING
 from pellucid.lab.trial import Plays, play
 from pellucid.model import LoadedModel
 

@@ -97,8 +97,8 @@ class Opaque:
     def about(self) -> About:
         return self._inner.about
 
-    def add_request(self, name: str, prompt: Sequence[int], max_tokens: int) -> None:
-        self._inner.add_request(name, prompt, max_tokens)
+    def add_request(self, name: str, prompt: Sequence[int], max_tokens: int, salt: str | None = None) -> None:
+        self._inner.add_request(name, prompt, max_tokens, salt)
 
     def abort_request(self, name: str) -> None:
         self._inner.abort_request(name)
