@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from msgspec.structs import replace
 
-from lab import faults
-from lab.faults import Recordings
+from lab import cache_faults, faults, scheduling_faults
+from lab.faults import Fault, in_scenario
 from pellucid.kv.acts import Launch, Take
 from pellucid.kv.memory import PoolMemory
 from pellucid.kv.table import RequestStatus
@@ -16,13 +14,7 @@ from pellucid.lab.claims import CLAIMS
 from pellucid.lab.proof import Verdict
 from pellucid.lab.trial import Plays
 
-Fault = Callable[[Recordings], Recordings]
 JUDGES = {claim.id: claim for claim in CLAIMS}
-
-
-def in_scenario(name: str, change: Callable[..., object]) -> Fault:
-    """A fault in one recording."""
-    return lambda recordings: {**recordings, name: change(recordings[name])}  # type: ignore[dict-item]
 
 
 def memory(address: int = 0, nbytes: int = 0) -> Fault:
@@ -106,7 +98,7 @@ def loses_a_return(pool: faults.PoolView) -> faults.PoolView:
     return replace(pool, returned=max(0, pool.returned - 1))
 
 
-REFUTES: list[tuple[str, str, Fault, str]] = [
+THE_FIRST: list[tuple[str, str, Fault, str]] = [
     ("pool-fixed", "the pool moves for one step", memory(address=64), "and is now"),
     ("pool-fixed", "the pool grows for one step", memory(nbytes=4096), "bytes"),
     (
@@ -198,6 +190,8 @@ REFUTES: list[tuple[str, str, Fault, str]] = [
         "I6 is broken",
     ),
 ]
+
+REFUTES = [*THE_FIRST, *scheduling_faults.REFUTES, *cache_faults.REFUTES]
 
 
 @pytest.mark.parametrize(("claim", "fault", "words"), [pytest.param(c, f, w, id=f"{c}: {n}") for c, n, f, w in REFUTES])

@@ -79,17 +79,19 @@ def _held(run: Recording, index: int) -> dict[int, tuple[str | None, int]]:
 
 
 def _leak(question: Question) -> str | None:
-    if strange := sorted(set(question.blocks) & question.theirs):
+    """What it found must have been computed under its salt, and before."""
+    blocks = set(question.blocks)
+    if strange := sorted(blocks & question.theirs):
         return say(
             "{name} found blocks {blocks}, which were computed under another salt.",
             name=question.name,
             blocks=runs(strange),
         )
-    if question.tokens and not question.mine:
+    if strange := sorted(blocks - question.mine):
         return say(
-            "{name} is told to have found {tokens} tokens, and nothing was computed under its salt.",
+            "{name} is told to have found blocks {blocks}, which did not hold its prefix.",
             name=question.name,
-            tokens=question.tokens,
+            blocks=runs(strange),
         )
     return None
 

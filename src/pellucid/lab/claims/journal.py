@@ -50,6 +50,16 @@ def judge(recordings: Recordings) -> Finding:
 
 
 def _mismatch(run: Recording) -> Finding | None:
+    told_of, counted = len(run.acts or ()), run.frames[-1].snapshot.acts - run.frames[0].snapshot.acts
+    if told_of != counted:
+        return refuted(
+            say(
+                "The journal of the scenario {name!r} has {n} acts, and {counted} are counted.",
+                name=run.scenario,
+                n=told_of,
+                counted=counted,
+            )
+        )
     for frame, wrong in _unequal(run, run.acts or ()):
         where = say("After step {step} of the scenario {name!r}", step=frame.step, name=run.scenario)
         return refuted(say("{where} {wrong}", where=where, wrong=wrong), exhibits=(Exhibit(where, frame.snapshot),))

@@ -109,15 +109,17 @@ class Watch:
             self._follow(act)
 
     def _impossible(self, act: AnyAct) -> str | None:
+        blocks: tuple[int, ...] = getattr(act, "blocks", ())
+        twice = len(set(blocks)) < len(blocks)
         match act:
             case Take():
                 reclaimable = self._reclaimable()
-                wrong = set(act.blocks) - set(reclaimable) or len(set(act.blocks)) < len(act.blocks)
+                wrong = twice or not set(act.blocks) <= set(reclaimable)
                 told = say(
                     "took blocks {blocks}, and {free} could be had", blocks=runs(act.blocks), free=runs(reclaimable)
                 )
             case Return():
-                wrong = any(not self._owners[i] for i in act.blocks)
+                wrong = twice or any(not self._owners[i] for i in act.blocks)
                 told = say("returned blocks {blocks}, and did not hold them all", blocks=runs(act.blocks))
             case Share() | Evict() | Unpublish():
                 wrong = any(not self._findable[i] for i in act.blocks)
