@@ -74,7 +74,7 @@ REFUTES = [
         "isolation",
         "another answer",
         in_scenario("salts", lambda run: faults.another_token(run, "blue too")),
-        "blue too was answered",
+        "blue too asked the same as red",
     ),
     Refutes("reuse-order", "a stack, it says", calls_itself("vllm-0.24"), "explains all that was seen: free-first"),
     Refutes("reuse-order", "one queue, it says", calls_itself("vllm-0.23"), "explains all that was seen: free-first"),

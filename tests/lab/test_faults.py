@@ -167,6 +167,17 @@ THE_FIRST: list[tuple[str, str, Fault, str]] = [
         "has 26 different",
     ),
     ("holes", "a survivor is moved", in_scenario("holes", moves_a_survivor), "R2"),
+    (
+        "holes",
+        "a block of the hole is lost",
+        in_scenario(
+            "holes",
+            lambda run: faults.in_pools(
+                run, lambda pool: replace(pool, reuse_order=tuple(block for block in pool.reuse_order if block != 23))
+            ),
+        ),
+        "neither free nor held",
+    ),
     ("holes", "another answer", in_scenario("holes", lambda run: faults.another_token(run, "NEW")), "of NEW differs"),
     ("accounting", "a return is lost", in_scenario("mixed", lambda run: faults.in_pools(run, loses_a_return)), "I9"),
     (
@@ -201,6 +212,15 @@ def test_a_fault_refutes_the_claim(plays: Plays, claim: str, fault: Fault, words
     proof = JUDGES[claim].prove(fault(dict(plays.recordings)))
     assert proof.verdict is Verdict.REFUTED, proof.reason
     assert any(word in proof.reason for word in words.split("|")), proof.reason
+
+
+def test_no_fault_makes_a_judge_stumble(plays: Plays) -> None:
+    """Every claim is judged on every fault, and none of them is refuted without one."""
+    for claim in CLAIMS:
+        assert claim.prove(plays.recordings).verdict is Verdict.PROVED
+    for _, _, fault, _ in REFUTES:
+        recordings = fault(dict(plays.recordings))
+        assert {type(claim.prove(recordings).verdict) for claim in CLAIMS} == {Verdict}
 
 
 def test_every_claim_has_a_fault_that_refutes_it() -> None:

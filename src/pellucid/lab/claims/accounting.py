@@ -70,7 +70,10 @@ def _proved(recordings: Recordings) -> Finding:
         (say("checked"), " ".join(checked)),
         ("", say("each of them after every step")),
         (say("not checked here"), _unseen(unseen)),
-        (say("the journal"), say("{n:,} acts, followed one by one", n=acts) if journal else say("this engine has none")),
+        (
+            say("the journal"),
+            say("{n:,} acts, followed one by one", n=acts) if journal else say("this engine has none"),
+        ),
         (say("at the end"), say("{n} held", n=left) if left else say("0 blocks held: every block came back")),
     )
     return Finding(

@@ -127,7 +127,9 @@ def _unsound(run: Recording, story: Story) -> str | None:
             needed=needed,
             has=len(set(table)),
         )
-    if lost := sorted(set(story.hole) - set(story.free) - _taken_meanwhile(story).keys()):
+    fences = story.before.snapshot.pool.fences
+    elsewhere = {*story.free, *_taken_meanwhile(story)}
+    if lost := [block for block in story.hole if block not in elsewhere and not fences[block]]:
         return say("Blocks {blocks} of the hole are neither free nor held by anybody.", blocks=runs(lost))
     returned = _returned(run, story)
     if strangers := sorted(set(table) - set(story.free) - returned):

@@ -111,8 +111,14 @@ def _facts(seen: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
     readings, steps = sum(row["readings"] for row in seen), sum(row["steps"] for row in seen)
     taken, returned = sum(row["taken"] for row in seen), sum(row["returned"] for row in seen)
     return (
-        (say("all of it"), say("the same in all {readings:,} readings over {steps} steps", readings=readings, steps=steps)),
-        (say("meanwhile"), say("{taken:,} blocks were taken and {returned:,} returned", taken=taken, returned=returned)),
+        (
+            say("all of it"),
+            say("the same in all {readings:,} readings over {steps} steps", readings=readings, steps=steps),
+        ),
+        (
+            say("meanwhile"),
+            say("{taken:,} blocks were taken and {returned:,} returned", taken=taken, returned=returned),
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from pellucid.kv.acts import Admit, AnyAct, Launch, Preempt, Return, Share
+from pellucid.kv.acts import Admit, Launch, Preempt, Return, Share
 from pellucid.kv.table import RequestStatus
 from pellucid.lab.claim import Claim, Recordings
 from pellucid.lab.claims.same_output import different_output
@@ -20,7 +20,8 @@ from pellucid.view import runs
 class Loss(NamedTuple):
     """``name`` was pre-empted for ``by`` in ``step``: it gave up ``blocks``, and ``tokens`` had been computed.
 
-    It came back in step ``resumed`` (0 if never) and found ``found`` tokens in the cache, in ``kept`` blocks.
+    It came back in step ``resumed`` (None if never) and found ``found`` tokens in the cache, in ``kept`` blocks.
+    Steps are counted from the beginning of the recording.
     """
 
     name: str
@@ -28,23 +29,24 @@ class Loss(NamedTuple):
     step: int
     blocks: tuple[int, ...]
     tokens: int
-    resumed: int = 0
+    resumed: int | None = None
     found: int = 0
     kept: tuple[int, ...] = ()
 
     @property
     def recomputed(self) -> int:
-        return max(0, self.tokens - self.found) if self.resumed else 0
+        return max(0, self.tokens - self.found) if self.resumed is not None else 0
 
 
-def losses(acts: tuple[AnyAct, ...]) -> list[Loss]:
+def losses(run: Recording) -> list[Loss]:
     """Every pre-emption, with what came before and after it."""
+    first = run.frames[0].snapshot.step
     told: list[Loss] = []
     pending: dict[str, int] = {}  # who is waiting to come back, and the place of its loss
     computed: Counter[str] = Counter()
     returned: dict[str, tuple[int, ...]] = {}
     shared: dict[str, tuple[int, ...]] = {}
-    for act in acts:
+    for act in run.acts or ():
         match act:
             case Share():
                 shared[act.request] = act.blocks
@@ -52,7 +54,7 @@ def losses(acts: tuple[AnyAct, ...]) -> list[Loss]:
                 computed[act.request] = act.computed
                 if (place := pending.pop(act.request, None)) is not None:
                     kept = shared.get(act.request, ()) if act.computed else ()
-                    told[place] = told[place]._replace(resumed=act.step, found=act.computed, kept=kept)
+                    told[place] = told[place]._replace(resumed=act.step - first, found=act.computed, kept=kept)
             case Launch():
                 computed.update(dict(zip(act.requests, act.counts, strict=True)))
             case Return():
@@ -60,7 +62,7 @@ def losses(acts: tuple[AnyAct, ...]) -> list[Loss]:
             case Preempt():
                 pending[act.request] = len(told)
                 lost = returned.get(act.request, ())
-                told.append(Loss(act.request, act.by, act.step, lost, computed[act.request]))
+                told.append(Loss(act.request, act.by, act.step - first, lost, computed[act.request]))
             case _:
                 pass
     return told
@@ -71,12 +73,12 @@ def judge(recordings: Recordings) -> Finding:
     run, roomy = recordings[PRESSURE.name], recordings[ROOMY.name]
     if run.acts is None or roomy.acts is None:
         return not_observable(say("This engine keeps no journal, so its pre-emptions cannot be followed."))
-    told = losses(run.acts)
+    told = losses(run)
     if wrong := _unsound(run):
         return refuted(wrong)
     if not told:
         return not_observable(say("{n:,} blocks were enough: nobody was pre-empted.", n=run.usable))
-    if losses(roomy.acts):
+    if losses(roomy):
         return not_observable(say("Somebody was pre-empted with room as well: there is nothing to compare with."))
     if other := different_output(run, roomy, run.requests, say("with room")):
         return other
@@ -154,14 +156,22 @@ def _proved(run: Recording, told: list[Loss]) -> Finding:
 
 
 def _table(told: list[Loss]) -> Table:
-    header = (say("pre-empted"), say("in step"), say("for"), say("gave up"), say("back in"), say("found"), say("again"))
+    header = (
+        say("pre-empted"),
+        say("in step"),
+        say("for"),
+        say("gave up"),
+        say("back in"),
+        say("found"),
+        say("computed again"),
+    )
     rows = [
         (
             loss.name,
             f"{loss.step:,}",
             loss.by,
             runs(loss.blocks),
-            f"{loss.resumed:,}" if loss.resumed else "-",
+            f"{loss.resumed:,}" if loss.resumed is not None else "-",
             runs(loss.kept),
             f"{loss.recomputed:,}",
         )

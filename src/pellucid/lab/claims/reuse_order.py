@@ -196,7 +196,11 @@ def _proved(run: Recording, said: str, takings: list[Taking], partings: dict[str
         "order": explains[0] if len(explains) == 1 else "undecided" if explains else "unknown",
         "explained_by": explains,
         "said": said,
-        "parted": {name: parting._asdict() for name, parting in partings.items() if parting},
+        "parted": {
+            name: {"taking": parting.number, "expected": list(parting.expected)}
+            for name, parting in partings.items()
+            if parting
+        },
         "taken": [
             {"step": taking.step, "request": taking.request, "blocks": list(taking.blocks), "again": taking.again}
             for taking in takings

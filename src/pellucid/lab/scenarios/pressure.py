@@ -26,8 +26,9 @@ class PressureLayout(NamedTuple):
         """Three prompts of 4 blocks, or more and shorter ones. Raises `NotArisen` if a request must be too short."""
         size, about = recorder.snapshot.pool.block_size, recorder.about
         longest = min(about.max_model_len, SMALL * size)
-        output = 6 + -(-SMALL * size // about.max_num_batched_tokens)  # the first lives until the last has come
-        room = min(2, size - 1)  # in the last block of a prompt
+        steps = -(-SMALL * size // about.max_num_batched_tokens)  # until the last prompt is in
+        output = 6 + steps
+        room = min(1 + steps, size - 1)  # in the last block of a prompt, so that the first does not grow before
         blocks = min(4, (longest - output + room) // size)
         if blocks < 1:
             raise NotArisen(

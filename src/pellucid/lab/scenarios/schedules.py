@@ -50,6 +50,8 @@ def play_one_by_one(recorder: Recorder) -> None:
 
 
 ONE_BY_ONE = Scenario("one by one", say("three requests, one by one"), PLAIN, play_one_by_one)
-IN_STEP = Scenario("in step", say("the same together, step by step"), {**PLAIN, "async_scheduling": False}, play_together)
+IN_STEP = Scenario(
+    "in step", say("the same together, step by step"), {**PLAIN, "async_scheduling": False}, play_together
+)
 AHEAD = Scenario("ahead", say("the same, planned a step ahead"), {**PLAIN, "async_scheduling": True}, play_together)
 CHUNKED = Scenario("chunked", say("the same, in chunks"), {**PLAIN, "max_num_batched_tokens": BUDGET}, play_together)
