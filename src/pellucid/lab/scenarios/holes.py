@@ -99,7 +99,7 @@ def _too_small(recorder: Recorder) -> NotArisen:
 
 
 def play_holes(recorder: Recorder) -> None:
-    """Requests side by side; the second ends and leaves a hole; a larger one arrives."""
+    """Requests side by side; the second ends and leaves a hole; the others go on for a step; a larger one arrives."""
     layout = HolesLayout.of(recorder)
     names = [f"R{number}" for number in range(len(layout.sides))]
     for name, blocks in zip(names, layout.sides, strict=True):
@@ -108,6 +108,7 @@ def play_holes(recorder: Recorder) -> None:
         recorder.add(name, prompt, 2 * layout.prefill if name == LEAVES else lasts)
     recorder.until(lambda: all(map(recorder.placed, names)), layout.patience)
     recorder.until(lambda: recorder.ended(LEAVES) and not recorder.snapshot.pool.fenced, layout.patience)
+    recorder.step()
     play_alone(recorder)
 
 
