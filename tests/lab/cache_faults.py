@@ -121,7 +121,7 @@ REFUTES = [
         with_misses("salts", MissReason.LAST_BLOCK, block=1),
         "missed for no reason, or for two",
     ),
-    Refutes("miss-ledger", "the counters differ", in_scenario("sharing", counts_a_hit_more), "112 tokens counted"),
+    Refutes("miss-ledger", "the counters differ", in_scenario("sharing", counts_a_hit_more), "112 tokens are counted"),
     Refutes("journal", "an act is lost", in_act("mixed", Take, lambda act: None, 2), "acts, and"),
     Refutes(
         "journal",

@@ -142,15 +142,18 @@ def _wrong_totals(run: Recording) -> str | None:
         if isinstance(act, Lookup):
             sums.update({"asked": act.asked, "hit": act.hit})
             for miss in act.missed:
-                sums[f"missed: {miss.reason}"] += miss.tokens
+                sums[miss.reason] += miss.tokens
     counted: Counter[str] = Counter()
     for sign, shot in ((1, last), (-1, first)):
         for count in shot.hits.values():
             counted.update({"asked": sign * count.asked, "hit": sign * count.hit})
-        counted.update({f"missed: {reason}": sign * tokens for reason, tokens in shot.missed.items()})
-    for what in sorted(sums.keys() | counted.keys()):
-        if sums[what] != counted[what]:
-            return say("{what}, {counted} tokens counted and {n} told.", what=what, counted=counted[what], n=sums[what])
+        counted.update({reason: sign * tokens for reason, tokens in shot.missed.items()})
+    for key in sorted(sums.keys() | counted.keys()):
+        if sums[key] != counted[key]:
+            what = COUNTERS.get(key) or REASONS[MissReason(key)]
+            return say(
+                "{what}: {counted} tokens are counted and {n} told.", what=what, counted=counted[key], n=sums[key]
+            )
     return None
 
 
@@ -196,6 +199,7 @@ def _row(answer: Answer) -> dict[str, Any]:
     }
 
 
+COUNTERS = {"asked": say("asked"), "hit": say("hit")}
 REASONS = {
     MissReason.NEVER_SEEN: say("never seen"),
     MissReason.EVICTED: say("evicted"),

@@ -14,7 +14,7 @@ from pellucid.lab.proof import Finding, Table, Verdict, not_observable, refuted
 from pellucid.lab.recording import Recording
 from pellucid.lab.scenarios.pressure import PRESSURE
 from pellucid.lab.scenarios.reuse import REUSE
-from pellucid.lang import say
+from pellucid.lang import names_of, say
 from pellucid.view import runs
 
 
@@ -181,12 +181,14 @@ def _contradiction(said: str, taking: Taking, parting: Parting, partings: dict[s
         expected=runs(parting.expected),
         step=taking.step,
         blocks=runs(taking.blocks),
-        explains=_names(partings) or say("none of the known policies"),
+        explains=_names(partings),
     )
 
 
 def _names(partings: dict[str, Parting | None]) -> str:
-    return ", ".join(name for name, parting in partings.items() if parting is None)
+    """The policies that explain everything."""
+    explains = [name for name, parting in partings.items() if parting is None]
+    return names_of(explains) if explains else say("none of the known policies")
 
 
 def _proved(run: Recording, said: str, takings: list[Taking], partings: dict[str, Parting | None]) -> Finding:
@@ -208,7 +210,7 @@ def _proved(run: Recording, said: str, takings: list[Taking], partings: dict[str
     }
     facts = [
         (say("the engine says"), said),
-        (say("explained by"), _names(partings) or say("none of the known policies: the order is unknown")),
+        (say("explained by"), _names(partings)),
         (
             say("watched"),
             say("{n:,} times blocks were taken, {again:,} of them used before", n=len(takings), again=again),
@@ -230,7 +232,7 @@ def _reason(explains: list[str]) -> str:
         return say("Only reclaimable blocks were taken, in an order that no known policy explains.")
     if len(explains) == 1:
         return say("Blocks were used again in the order of {policy}, and of no other known policy.", policy=explains[0])
-    return say("Blocks were used again in an order that {policies} explain equally.", policies=", ".join(explains))
+    return say("Blocks were used again in an order that {policies} explain equally.", policies=names_of(explains))
 
 
 def _table(takings: list[Taking], partings: dict[str, Parting | None]) -> Table:
