@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,6 +12,21 @@ from pellucid.kv.snapshot import PoolView, RequestView, Snapshot
 from pellucid.lab.recording import Frame, Recording
 
 Recordings = dict[str, Recording]
+Fault = Callable[[Recordings], Recordings]
+
+
+class Refutes(NamedTuple):
+    """A fault that refutes ``claim``; one of ``words`` (parted by |) stands in the reason."""
+
+    claim: str
+    name: str
+    fault: Fault
+    words: str
+
+
+def in_scenario(name: str, change: Callable[[Recording], Recording]) -> Fault:
+    """A fault in one recording."""
+    return lambda recordings: {**recordings, name: change(recordings[name])}
 
 
 def in_frames(recording: Recording, change: Callable[[Frame], Frame], where: Iterable[int] | None = None) -> Recording:
@@ -52,6 +67,17 @@ def with_acts(recording: Recording, change: Callable[[AnyAct], AnyAct | None]) -
     """Every act changed; None leaves it out."""
     assert recording.acts is not None
     return replace(recording, acts=tuple(act for act in map(change, recording.acts) if act is not None))
+
+
+def with_the_act(
+    recording: Recording, which: Callable[[AnyAct], bool], change: Callable[[Any], AnyAct | None], number: int = 0
+) -> Recording:
+    """Act ``number`` of those that are ``which`` changed; None leaves it out."""
+    assert recording.acts is not None
+    at = [i for i, act in enumerate(recording.acts) if which(act)][number]
+    changed = change(recording.acts[at])
+    acts = (*recording.acts[:at], *(() if changed is None else (changed,)), *recording.acts[at + 1 :])
+    return replace(recording, acts=acts)
 
 
 def with_output(recording: Recording, name: str, **change: Any) -> Recording:

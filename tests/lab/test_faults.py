@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from msgspec.structs import replace
 
-from lab import faults
-from lab.faults import Recordings
+from lab import cache_faults, faults, scheduling_faults
+from lab.faults import Fault, in_scenario
 from pellucid.kv.acts import Launch, Take
 from pellucid.kv.memory import PoolMemory
 from pellucid.kv.table import RequestStatus
@@ -16,13 +14,7 @@ from pellucid.lab.claims import CLAIMS
 from pellucid.lab.proof import Verdict
 from pellucid.lab.trial import Plays
 
-Fault = Callable[[Recordings], Recordings]
 JUDGES = {claim.id: claim for claim in CLAIMS}
-
-
-def in_scenario(name: str, change: Callable[..., object]) -> Fault:
-    """A fault in one recording."""
-    return lambda recordings: {**recordings, name: change(recordings[name])}  # type: ignore[dict-item]
 
 
 def memory(address: int = 0, nbytes: int = 0) -> Fault:
@@ -106,7 +98,7 @@ def loses_a_return(pool: faults.PoolView) -> faults.PoolView:
     return replace(pool, returned=max(0, pool.returned - 1))
 
 
-REFUTES: list[tuple[str, str, Fault, str]] = [
+THE_FIRST: list[tuple[str, str, Fault, str]] = [
     ("pool-fixed", "the pool moves for one step", memory(address=64), "and is now"),
     ("pool-fixed", "the pool grows for one step", memory(nbytes=4096), "bytes"),
     (
@@ -175,6 +167,17 @@ REFUTES: list[tuple[str, str, Fault, str]] = [
         "has 26 different",
     ),
     ("holes", "a survivor is moved", in_scenario("holes", moves_a_survivor), "R2"),
+    (
+        "holes",
+        "a block of the hole is lost",
+        in_scenario(
+            "holes",
+            lambda run: faults.in_pools(
+                run, lambda pool: replace(pool, reuse_order=tuple(block for block in pool.reuse_order if block != 23))
+            ),
+        ),
+        "neither free nor held",
+    ),
     ("holes", "another answer", in_scenario("holes", lambda run: faults.another_token(run, "NEW")), "of NEW differs"),
     ("accounting", "a return is lost", in_scenario("mixed", lambda run: faults.in_pools(run, loses_a_return)), "I9"),
     (
@@ -199,6 +202,8 @@ REFUTES: list[tuple[str, str, Fault, str]] = [
     ),
 ]
 
+REFUTES = [*THE_FIRST, *scheduling_faults.REFUTES, *cache_faults.REFUTES]
+
 
 @pytest.mark.parametrize(("claim", "fault", "words"), [pytest.param(c, f, w, id=f"{c}: {n}") for c, n, f, w in REFUTES])
 def test_a_fault_refutes_the_claim(plays: Plays, claim: str, fault: Fault, words: str) -> None:
@@ -207,6 +212,15 @@ def test_a_fault_refutes_the_claim(plays: Plays, claim: str, fault: Fault, words
     proof = JUDGES[claim].prove(fault(dict(plays.recordings)))
     assert proof.verdict is Verdict.REFUTED, proof.reason
     assert any(word in proof.reason for word in words.split("|")), proof.reason
+
+
+def test_no_fault_makes_a_judge_stumble(plays: Plays) -> None:
+    """Every claim is judged on every fault, and none of them is refuted without one."""
+    for claim in CLAIMS:
+        assert claim.prove(plays.recordings).verdict is Verdict.PROVED
+    for _, _, fault, _ in REFUTES:
+        recordings = fault(dict(plays.recordings))
+        assert {type(claim.prove(recordings).verdict) for claim in CLAIMS} == {Verdict}
 
 
 def test_every_claim_has_a_fault_that_refutes_it() -> None:

@@ -9,12 +9,18 @@ from msgspec.structs import replace
 
 from lab import faults
 from lab.faults import Recordings
+from pellucid.kv.acts import Return
 from pellucid.lab.claims import CLAIMS
 from pellucid.lab.pellucid_subject import PellucidLaboratory
 from pellucid.lab.proof import Verdict
 from pellucid.lab.recorder import Recorder, tokens
 from pellucid.lab.recording import Recording
-from pellucid.lab.scenario import ARRIVES, HOLES, SHARING
+from pellucid.lab.scenario import Scenario
+from pellucid.lab.scenarios import SCENARIOS
+from pellucid.lab.scenarios.holes import ARRIVES, HOLES
+from pellucid.lab.scenarios.reuse import REUSE
+from pellucid.lab.scenarios.salts import SALTS
+from pellucid.lab.scenarios.sharing import SHARING
 from pellucid.lab.trial import Plays, play
 from pellucid.model import LoadedModel
 
@@ -39,7 +45,7 @@ def test_a_run_in_which_nothing_happened_proves_nothing(plays: Plays, claim: str
 
 @pytest.mark.parametrize("claim", JUDGES)
 def test_a_scenario_that_was_not_played_proves_nothing(plays: Plays, claim: str) -> None:
-    proof = JUDGES[claim].prove({}, {"mixed": "no room", "sharing": "no room", "holes": "no room"})
+    proof = JUDGES[claim].prove({}, {scenario.name: "no room" for scenario in SCENARIOS})
     assert proof.verdict is Verdict.NOT_OBSERVABLE
     assert "no room" in proof.reason
 
@@ -108,3 +114,109 @@ def test_requests_as_long_as_their_reservation(tiny: LoadedModel) -> None:
     assert verdict("taken-as-used", short.recordings, "1 block(s)") is Verdict.NOT_OBSERVABLE
     assert "no room for three requests" in short.missing["holes"]
     assert "whole block in common" in short.missing["sharing"]
+
+
+def instead(plays: Plays, **scenarios: str) -> Recordings:
+    """One scenario's recording in place of another's."""
+    return {**plays.recordings, **{name: plays.recordings[other] for name, other in scenarios.items()}}
+
+
+def blind(plays: Plays) -> Recordings:
+    """Of an engine that keeps no journal."""
+    return {name: replace(run, acts=None) for name, run in plays.recordings.items()}
+
+
+JOURNALLED = ("reuse-order", "preemption", "chunking", "batching", "planning-ahead", "miss-ledger", "journal")
+
+
+@pytest.mark.parametrize("claim", JOURNALLED)
+def test_what_only_a_journal_tells_is_not_claimed_without_one(plays: Plays, claim: str) -> None:
+    assert verdict(claim, blind(plays), "keeps no journal") is Verdict.NOT_OBSERVABLE
+
+
+def test_a_pool_with_room_pre_empts_nobody(plays: Plays) -> None:
+    assert verdict("preemption", instead(plays, pressure="roomy"), "nobody was pre-empted") is Verdict.NOT_OBSERVABLE
+
+
+def test_a_reference_under_pressure_is_none(plays: Plays) -> None:
+    assert verdict("preemption", instead(plays, roomy="pressure"), "with room as well") is Verdict.NOT_OBSERVABLE
+
+
+def test_prompts_that_come_at_once_are_no_chunks(plays: Plays) -> None:
+    whole = {**plays.recordings, "chunked": plays.recordings["in step"]}
+    assert verdict("chunking", whole, "No prompt was divided otherwise") is Verdict.NOT_OBSERVABLE
+
+
+def test_one_at_a_time_is_no_batch(tiny: LoadedModel, plays: Plays) -> None:
+    one_by_one = play(PellucidLaboratory(tiny, max_num_seqs=1))
+    assert verdict("batching", one_by_one.recordings, "there was no batch") is Verdict.NOT_OBSERVABLE
+    crowded = {**plays.recordings, "one by one": plays.recordings["in step"]}
+    assert verdict("batching", crowded, "No request was alone") is Verdict.NOT_OBSERVABLE
+
+
+def test_an_engine_that_never_plans_ahead(plays: Plays) -> None:
+    assert verdict("planning-ahead", instead(plays, ahead="in step"), "No plan was launched while") is (
+        Verdict.NOT_OBSERVABLE
+    )
+    always = {**plays.recordings, "in step": plays.recordings["ahead"]}
+    assert verdict("planning-ahead", always, "although asynchronous scheduling was off") is Verdict.NOT_OBSERVABLE
+
+
+def test_without_a_cache_salts_keep_nothing_apart(tiny: LoadedModel, plays: Plays) -> None:
+    run = _cacheless(tiny, SALTS)
+    assert verdict("isolation", {**plays.recordings, "salts": run}, "no cache to be kept apart") is (
+        Verdict.NOT_OBSERVABLE
+    )
+
+
+def test_both_halves_of_isolation_are_needed(plays: Plays) -> None:
+    """As if only those of the same salt had come."""
+    run = plays.recordings["salts"]
+    reds = {name: asked for name, asked in run.requests.items() if asked.salt == "red"}
+    only = replace(run, requests=reds)
+
+    def without_others(frame: faults.Frame) -> faults.Frame:
+        views = tuple(view for view in frame.snapshot.requests if view.name in reds)
+        return replace(frame, snapshot=replace(frame.snapshot, requests=views))
+
+    only = faults.in_frames(only, without_others)
+    assert verdict("isolation", {**plays.recordings, "salts": only}, "under another salt") is Verdict.NOT_OBSERVABLE
+
+
+def test_without_a_cache_nothing_is_asked_of_it(tiny: LoadedModel, plays: Plays) -> None:
+    runs = {**instead(plays, sharing="unshared"), "reuse": _cacheless(tiny, REUSE)}
+    runs = {name: run for name, run in runs.items() if name not in ("salts", "pressure")}
+    assert verdict("miss-ledger", runs, "Nobody asked the prefix cache") is Verdict.NOT_OBSERVABLE
+
+
+def test_a_pool_of_which_nothing_is_used_twice(plays: Plays) -> None:
+    run = plays.recordings["reuse"]
+    ended = next(i for i, act in enumerate(run.acts or ()) if isinstance(act, Return))
+    first = replace(run, acts=(run.acts or ())[:ended])
+    runs = {name: run for name, run in plays.recordings.items() if name != "pressure"}
+    assert verdict("reuse-order", {**runs, "reuse": first}, "No block was used twice") is Verdict.NOT_OBSERVABLE
+
+
+def test_a_pool_with_a_past_has_no_known_order(plays: Plays) -> None:
+    assert verdict("reuse-order", instead(plays, reuse="pressure"), "had been used before") is Verdict.NOT_OBSERVABLE
+
+
+@pytest.mark.parametrize(
+    ("claim", "scenario", "name"),
+    [
+        ("preemption", "pressure", "P2"),
+        ("chunking", "chunked", "five"),
+        ("batching", "in step", "one"),
+        ("planning-ahead", "ahead", "three"),
+        ("isolation", "salts", "blue"),
+    ],
+)
+def test_rounding_is_no_evidence_for_or_against_any(plays: Plays, claim: str, scenario: str, name: str) -> None:
+    changed = faults.rounding(faults.another_token(plays.recordings[scenario], name))
+    assert verdict(claim, {**plays.recordings, scenario: changed}, "rounding") is Verdict.NOT_OBSERVABLE
+
+
+def _cacheless(tiny: LoadedModel, scenario: Scenario) -> Recording:
+    recorder = Recorder(scenario.name, PellucidLaboratory(tiny)(enable_prefix_caching=False))
+    scenario.play(recorder)
+    return recorder.recording()

@@ -22,8 +22,9 @@ class PellucidSubject:
         self.about = _about(llm)
         self._auditor = llm.kv.auditor()
 
-    def add_request(self, name: str, prompt: Sequence[int], max_tokens: int) -> None:
-        self.llm.add_request(name, prompt, SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True))
+    def add_request(self, name: str, prompt: Sequence[int], max_tokens: int, salt: str | None = None) -> None:
+        sampling = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
+        self.llm.add_request(name, {"prompt_token_ids": prompt, "cache_salt": salt}, sampling)
 
     def abort_request(self, name: str) -> None:
         self.llm.abort_request(name)
@@ -72,9 +73,19 @@ class PellucidLaboratory:
             self._options["num_gpu_blocks_override"] = 1 + min(self.MOST, max(self.LEAST, fitting))
 
     def __call__(self, **settings: Any) -> PellucidSubject:
-        llm = LLM(self._model, **{**self._options, "journal_capacity": None, **settings})
+        llm = LLM(self._model, **self._with({"journal_capacity": None, **settings}))
         self._model = llm.loaded
         return PellucidSubject(llm)
+
+    def _with(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """The options under ``settings``; a pool given there replaces theirs, and no request is longer than it is."""
+        options = dict(self._options)
+        if blocks := settings.get("num_gpu_blocks_override"):
+            for size in self.SIZES:
+                options.pop(size, None)
+            if longest := options.get("max_model_len"):
+                options["max_model_len"] = min(longest, (blocks - 1) * options.get("block_size", 16))
+        return {**options, **settings}
 
 
 def _about(llm: LLM) -> About:

@@ -9,6 +9,8 @@ from pellucid.kv.snapshot import Snapshot
 from pellucid.lab.recording import Frame, Recording, Submission
 from pellucid.lab.subject import Output, Subject
 
+PATIENCE = 1_000
+
 
 class Recorder:
     """Plays one scenario on an idle subject.
@@ -38,9 +40,14 @@ class Recorder:
         """As last observed."""
         return self._frames[-1].snapshot
 
-    def add(self, name: str, prompt: tuple[int, ...], max_tokens: int) -> None:
-        self._subject.add_request(name, prompt, max_tokens)
-        self._requests[name] = Submission(prompt, max_tokens)
+    @property
+    def requests(self) -> tuple[str, ...]:
+        """The names of all that were added."""
+        return tuple(self._requests)
+
+    def add(self, name: str, prompt: tuple[int, ...], max_tokens: int, salt: str | None = None) -> None:
+        self._subject.add_request(name, prompt, max_tokens, salt)
+        self._requests[name] = Submission(prompt, max_tokens, salt)
         self._added.append(name)
 
     def abort(self, name: str) -> None:
@@ -62,6 +69,10 @@ class Recorder:
                 return True
             self.step()
         return condition()
+
+    def until_ended(self, *names: str) -> bool:
+        """Step until each of ``names`` has ended, ``PATIENCE`` steps at most; whether they have."""
+        return self.until(lambda: all(map(self.ended, names)), PATIENCE)
 
     def drain(self) -> None:
         """End what still lives, and let what is under way come in."""

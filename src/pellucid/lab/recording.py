@@ -20,6 +20,7 @@ class Submission(Struct, frozen=True):
 
     prompt: tuple[int, ...]
     max_tokens: int
+    salt: str | None = None
 
 
 class Frame(Struct, frozen=True, kw_only=True):

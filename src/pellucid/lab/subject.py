@@ -56,8 +56,11 @@ class Subject(Protocol):
     def about(self) -> About:
         """What this engine is; constant."""
 
-    def add_request(self, name: str, prompt: Sequence[int], max_tokens: int) -> None:
-        """Queue a greedy request that runs to ``max_tokens``, end tokens ignored. Raises `RequestError`."""
+    def add_request(self, name: str, prompt: Sequence[int], max_tokens: int, salt: str | None = None) -> None:
+        """Queue a greedy request that runs to ``max_tokens``, end tokens ignored. Raises `RequestError`.
+
+        Requests of different ``salt`` share no prefix.
+        """
 
     def abort_request(self, name: str) -> None:
         """End the live request ``name`` now."""

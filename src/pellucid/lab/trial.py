@@ -15,7 +15,8 @@ from pellucid.lab.claims import CLAIMS
 from pellucid.lab.proof import Proof, Verdict
 from pellucid.lab.recorder import Recorder
 from pellucid.lab.recording import Recording
-from pellucid.lab.scenario import SCENARIOS, NotArisen, Scenario
+from pellucid.lab.scenario import NotArisen, Scenario
+from pellucid.lab.scenarios import SCENARIOS
 from pellucid.lab.subject import About, Laboratory
 
 Progress = Callable[[str, int], None]
@@ -23,7 +24,7 @@ Progress = Callable[[str, int], None]
 
 
 class Pool(Struct, frozen=True):
-    """The pool of every subject of a trial, in blocks; ``nbytes`` is None where that cannot be seen."""
+    """A pool, in blocks; ``nbytes`` is None where that cannot be seen."""
 
     block_size: int
     total: int
@@ -32,7 +33,7 @@ class Pool(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Everything a trial came to. ``about`` is the first of its engines; the others differ in prefix caching only."""
+    """Everything a trial came to. ``about`` and ``pool`` are those of its first engine; others have other settings."""
 
     about: About
     pool: Pool

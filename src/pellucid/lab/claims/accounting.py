@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pellucid.kv.fold import Fold
 from pellucid.kv.invariants import INVARIANTS, SNAPSHOT_CHECKS, Violation
 from pellucid.kv.trail import Trail
 from pellucid.lab.claim import Claim, Recordings
 from pellucid.lab.proof import Exhibit, Finding, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
-from pellucid.lab.scenario import MIXED, SCENARIOS
+from pellucid.lab.scenarios import MIXED, SCENARIOS
 from pellucid.lang import say
 
 IN_A_SNAPSHOT = ("I1", "I2", "I3", "I9")
-IN_THE_JOURNAL = ("I4", "I5", "I7", "I8", "I10", "I12")
+IN_THE_JOURNAL = ("I4", "I5", "I7", "I8", "I10")
+BY_FOLDING = "I12"
+"""Which the claim about the journal checks."""
+
 INSIDE = ("I6", "I11", "I14")
 
 
@@ -26,7 +28,7 @@ def _unseen(invariants: list[str]) -> str:
 
 
 def judge(recordings: Recordings) -> Finding:
-    """From the recording alone: pictures, journal, and the journal folded; and what an audit from inside found."""
+    """From the recording alone, pictures and journal, and what an audit from inside found."""
     for recording in recordings.values():
         for frame, message in _violations(recording):
             where = say("After step {step} of the scenario {scenario!r}", step=frame.step, scenario=recording.scenario)
@@ -39,7 +41,7 @@ def judge(recordings: Recordings) -> Finding:
 
 def _violations(recording: Recording) -> Iterator[tuple[Frame, str]]:
     acts, first = recording.acts, recording.frames[0].snapshot
-    fold, trail, read = Fold(first), Trail(first), 0
+    trail, read = Trail(first), 0
     for frame in recording.frames:
         for message in frame.violations or ():
             yield frame, message
@@ -50,10 +52,7 @@ def _violations(recording: Recording) -> Iterator[tuple[Frame, str]]:
         until = frame.snapshot.acts - first.acts
         for act in acts[read:until]:
             yield from ((frame, str(Violation(*fault))) for fault in trail.follow(act))
-            fold.apply(act)
         read = until
-        if fold.snapshot() != frame.snapshot:
-            yield frame, str(Violation("I12", "the recorded acts fold to another snapshot than the recorded one.", ()))
 
 
 def _proved(recordings: Recordings) -> Finding:
@@ -66,23 +65,21 @@ def _proved(recordings: Recordings) -> Finding:
     acts = sum(len(recording.acts or ()) for recording in runs)
     steps = sum(recording.steps for recording in runs)
     left = sum(recording.frames[-1].snapshot.pool.held for recording in runs)
-    unseen = [invariant for invariant in INVARIANTS if invariant not in checked]
+    unseen = [invariant for invariant in INVARIANTS if invariant not in (*checked, BY_FOLDING)]
     facts = (
         (say("checked"), " ".join(checked)),
         ("", say("each of them after every step")),
         (say("not checked here"), _unseen(unseen)),
-        (say("the journal"), _journal(acts, frames) if journal else say("this engine has none")),
+        (
+            say("the journal"),
+            say("{n:,} acts, followed one by one", n=acts) if journal else say("this engine has none"),
+        ),
         (say("at the end"), say("{n} held", n=left) if left else say("0 blocks held: every block came back")),
     )
     return Finding(
         Verdict.PROVED,
         say("No invariant was broken."),
-        say(
-            "{steps} steps of {scenarios} scenarios, {usable:,} usable blocks",
-            steps=steps,
-            scenarios=len(runs),
-            usable=runs[0].usable,
-        ),
+        say("{steps} steps of {scenarios} scenarios", steps=steps, scenarios=len(runs)),
         facts,
         {
             "invariants": {name: INVARIANTS[name] for name in checked},
@@ -94,14 +91,10 @@ def _proved(recordings: Recordings) -> Finding:
     )
 
 
-def _journal(acts: int, frames: int) -> str:
-    return say("{acts:,} acts fold to each of {frames} snapshots", acts=acts, frames=frames)
-
-
 ACCOUNTING = Claim(
     "accounting",
     say("The books balance"),
-    say("Every block is in one state, its owners are its table entries, and the journal tells the whole story."),
+    say("Every block is in one state, its owners are its table entries, and nobody writes where others read."),
     (MIXED,),
     judge,
     also=SCENARIOS,

@@ -9,7 +9,7 @@ from pellucid.lab.claim import Claim, Recordings
 from pellucid.lab.claims.same_output import different_output
 from pellucid.lab.proof import Exhibit, Finding, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
-from pellucid.lab.scenario import ALONE, ARRIVES, HOLES, LEAVES
+from pellucid.lab.scenarios.holes import ALONE, ARRIVES, HOLES, LEAVES
 from pellucid.lang import say
 from pellucid.view import runs
 
@@ -127,6 +127,10 @@ def _unsound(run: Recording, story: Story) -> str | None:
             needed=needed,
             has=len(set(table)),
         )
+    fences = story.before.snapshot.pool.fences
+    elsewhere = {*story.free, *_taken_meanwhile(story)}
+    if lost := [block for block in story.hole if block not in elsewhere and not fences[block]]:
+        return say("Blocks {blocks} of the hole are neither free nor held by anybody.", blocks=runs(lost))
     returned = _returned(run, story)
     if strangers := sorted(set(table) - set(story.free) - returned):
         return say("{name} got blocks {blocks}, which were not free before.", name=ARRIVES, blocks=runs(strangers))
@@ -148,6 +152,12 @@ def _unsound(run: Recording, story: Story) -> str | None:
     return None
 
 
+def _taken_meanwhile(story: Story) -> dict[int, str]:
+    """Blocks of the hole that somebody else held when the late request came, and who."""
+    live = story.before.snapshot.requests
+    return {block: request.name for request in live for block in request.blocks if block in story.hole}
+
+
 def _returned(run: Recording, story: Story) -> set[int]:
     """Blocks that became free while the late request was being served."""
     frames = run.frames[run.frames.index(story.before) : run.frames.index(story.served)]
@@ -155,10 +165,11 @@ def _returned(run: Recording, story: Story) -> set[int]:
 
 
 def _proved(run: Recording, story: Story, longest: tuple[int, ...]) -> Finding:
-    hole, table = set(story.hole), story.table
+    hole, table, meanwhile = set(story.hole), story.table, _taken_meanwhile(story)
     evidence: dict[str, Any] = {
         "hole": list(story.hole),
-        "taken_meanwhile": sorted(hole - set(story.free)),
+        "taken_meanwhile": sorted(meanwhile),
+        "taken_by": sorted(set(meanwhile.values())),
         "free": list(story.free),
         "longest_run": list(longest),
         "table": list(table),

@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 from pellucid.lab.claim import Claim, Recordings
-from pellucid.lab.proof import Finding, Verdict, not_observable, refuted
+from pellucid.lab.proof import Finding, Table, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
-from pellucid.lab.scenario import MIXED, SCENARIOS
+from pellucid.lab.scenarios import MIXED, SCENARIOS
 from pellucid.lang import say
 
 Engine = list[Recording]
@@ -38,13 +38,15 @@ def judge(recordings: Recordings) -> Finding:
         Verdict.PROVED,
         say("Address, bytes and number of blocks were the same after every step."),
         say(
-            "{steps} steps of {engines} engines, {usable:,} usable blocks each",
+            "{steps} steps of {engines} engines, {least:,} to {most:,} usable blocks",
             steps=steps,
             engines=len(engines),
-            usable=engines[0][0].usable,
+            least=min(row["blocks"] for row in seen) - 1,
+            most=max(row["blocks"] for row in seen) - 1,
         ),
-        tuple(fact for row in seen for fact in _facts(row)),
+        _facts(seen),
         {"engines": seen},
+        tables=(_table(seen),),
     )
 
 
@@ -93,6 +95,7 @@ def _evidence(engine: Engine, taken: int, returned: int) -> dict[str, Any]:
     frame = engine[0].frames[0]
     assert frame.memory is not None
     return {
+        "scenarios": [recording.scenario for recording in engine],
         "prefix_caching": engine[0].about.prefix_caching,
         "address": frame.memory.address,
         "bytes": frame.memory.nbytes,
@@ -104,18 +107,37 @@ def _evidence(engine: Engine, taken: int, returned: int) -> dict[str, Any]:
     }
 
 
-def _facts(row: dict[str, Any]) -> list[tuple[str, str]]:
-    where = say(
-        "at {address:#x}, {bytes:,} bytes, {blocks:,} blocks",
-        address=row["address"],
-        bytes=row["bytes"],
-        blocks=row["blocks"],
+def _facts(seen: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
+    readings, steps = sum(row["readings"] for row in seen), sum(row["steps"] for row in seen)
+    taken, returned = sum(row["taken"] for row in seen), sum(row["returned"] for row in seen)
+    return (
+        (
+            say("all of it"),
+            say("the same in all {readings:,} readings over {steps} steps", readings=readings, steps=steps),
+        ),
+        (
+            say("meanwhile"),
+            say("{taken:,} blocks were taken and {returned:,} returned", taken=taken, returned=returned),
+        ),
     )
-    same = say("the same in all {readings} readings over {steps} steps", readings=row["readings"], steps=row["steps"])
-    moves = say(
-        "meanwhile {taken:,} blocks were taken and {returned:,} returned", taken=row["taken"], returned=row["returned"]
-    )
-    return [(say("caching on") if row["prefix_caching"] else say("caching off"), where), ("", same), ("", moves)]
+
+
+def _table(seen: list[dict[str, Any]]) -> Table:
+    """A row an engine, under the first scenario that it played."""
+    rows = [
+        (
+            row["scenarios"][0],
+            say("on") if row["prefix_caching"] else say("off"),
+            f"{row['address']:#x}",
+            f"{row['bytes']:,}",
+            f"{row['blocks']:,}",
+            f"{row['readings']:,}",
+            f"{row['taken']:,}",
+        )
+        for row in seen
+    ]
+    header = (say("engine"), say("cache"), say("address"), say("bytes"), say("blocks"), say("readings"), say("taken"))
+    return Table(header, tuple(rows))
 
 
 def _place(frame: Frame) -> str:

@@ -32,14 +32,33 @@ def different_output(run: Recording, reference: Recording, names: Iterable[str],
             min(len(mine.tokens), len(theirs.tokens)),
         )
         what = say("Output token {at} of {name} differs from the one {where}", at=at, name=name, where=where)
-        if run.about.exact and reference.about.exact:
-            mine_ids, their_ids = list(mine.tokens), list(theirs.tokens)
-            return refuted(say("{what}: {mine} and {theirs}.", what=what, mine=mine_ids, theirs=their_ids))
-        return not_observable(
-            say(
-                "{what}; in {dtype} rounding alone can do that, so it is no evidence: run in float32 (--dtype).",
-                what=what,
-                dtype=run.about.dtype,
-            )
-        )
+        return _judged(what, mine.tokens, theirs.tokens, (run, reference))
     return None
+
+
+def different_answers(run: Recording, names: Iterable[str]) -> Finding | None:
+    """None if all of ``names``, which asked the same, were answered the same in one recording; else the finding."""
+    first, *others = names
+    theirs = run.outputs.get(first)
+    for name in others:
+        mine = run.outputs.get(name)
+        if mine is None or theirs is None or not (mine.finished and theirs.finished):
+            return not_observable(
+                say("{name} or {first} did not finish, so there is no output to compare.", name=name, first=first)
+            )
+        if mine.tokens != theirs.tokens:
+            what = say("{name} asked the same as {first} and was answered otherwise", name=name, first=first)
+            return _judged(what, mine.tokens, theirs.tokens, (run,))
+    return None
+
+
+def _judged(what: Sentence, mine: tuple[int, ...], theirs: tuple[int, ...], runs: tuple[Recording, ...]) -> Finding:
+    if all(run.about.exact for run in runs):
+        return refuted(say("{what}: {mine} and {theirs}.", what=what, mine=list(mine), theirs=list(theirs)))
+    return not_observable(
+        say(
+            "{what}; in {dtype} rounding alone can do that, so it is no evidence: run in float32 (--dtype).",
+            what=what,
+            dtype=runs[0].about.dtype,
+        )
+    )

@@ -11,7 +11,7 @@ from pellucid.lab.claim import Claim, Recordings
 from pellucid.lab.claims.same_output import different_output
 from pellucid.lab.proof import Exhibit, Finding, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
-from pellucid.lab.scenario import FIRST, LATER, SECOND, SHARING, UNSHARED
+from pellucid.lab.scenarios.sharing import FIRST, LATER, SECOND, SHARING, UNSHARED
 from pellucid.lang import say
 from pellucid.view import runs
 from pellucid.view.block_map import STATES

@@ -8,7 +8,7 @@ from pellucid.kv.snapshot import RequestView
 from pellucid.lab.claim import Claim, Recordings
 from pellucid.lab.proof import Exhibit, Finding, Table, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
-from pellucid.lab.scenario import MIXED
+from pellucid.lab.scenarios.mixed import MIXED
 from pellucid.lang import say
 
 
@@ -74,6 +74,7 @@ def _proved(run: Recording, peak: Frame, reserved: int, readings: int, grown: in
         "grown": grown,
         "max_model_len": run.about.max_model_len,
         "reserved_per_request": reserved,
+        "block_steps": _block_steps(run, reserved),
         "peak": {"step": peak.step, "running": len(running), "held": held, "reserved": reserved * len(running)},
     }
     return Finding(
@@ -118,7 +119,24 @@ def _facts(run: Recording, evidence: dict[str, Any]) -> tuple[tuple[str, str], .
         blocks=peak["reserved"],
     )
     grown = say("tables grew {n} times, one block at a time", n=evidence["grown"])
-    return ((say("at the peak"), held), ("", instead), (say("while decoding"), grown))
+    spent = evidence["block_steps"]
+    over_all = say(
+        "{held:,} blocks x steps were held, and reserving would have held {reserved:,}",
+        held=spent["held"],
+        reserved=spent["reserved"],
+    )
+    return (
+        (say("at the peak"), held),
+        ("", instead),
+        (say("over all steps"), over_all),
+        (say("while decoding"), grown),
+    )
+
+
+def _block_steps(run: Recording, reserved: int) -> dict[str, int]:
+    """Blocks held by running requests, summed over the steps, and what as many reservations would have held."""
+    tables = [request.blocks for frame in run.frames for request in frame.running()]
+    return {"held": sum(map(len, tables)), "reserved": reserved * len(tables)}
 
 
 def _length(run: Recording, name: str) -> dict[str, Any]:
