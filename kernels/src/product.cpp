@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include <vector>
+
 #include "team.h"
 #include "vector.h"
 
@@ -168,8 +170,6 @@ inline __attribute__((always_inline)) void add_scaled(Sums<ROWS, PANELS> &sums, 
         }
 }
 
-inline float sum_of_group(const bf16 *x) { return _mm512_reduce_add_ps(load(x)) + _mm512_reduce_add_ps(load(x + LANES)); }
-
 template <int ROWS, int PANELS> void sum_four(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
     const __m512i table = table_of(0, 1);
     Sums<ROWS, PANELS> sums, group;
@@ -181,7 +181,7 @@ template <int ROWS, int PANELS> void sum_four(const Product &job, int row, const
         add_scaled<ROWS, PANELS>(sums, group, w + NIBBLES, panel);
 #pragma GCC unroll 6
         for (int r = 0; r < ROWS; ++r) {  // + least · (sum of x)
-            const Vector sum = _mm512_set1_ps(sum_of_group(x + r * job.x_stride + k));
+            const Vector sum = _mm512_set1_ps(job.x_sums[(long)(row + r) * (job.depth / GROUP) + k / GROUP]);
 #pragma GCC unroll 4
             for (int p = 0; p < PANELS; ++p)
 #pragma GCC unroll 2
@@ -293,9 +293,25 @@ void fill(const Product &job, int row, int rows, int panel, int end) {
     }
 }
 
+// The sum of x over each group, by which the least weight of the group is multiplied: [rows][depth / 32].
+void sums_of_groups(const Product &job, std::vector<float> &sums) {
+    const int groups = job.depth / GROUP;
+    sums.resize((size_t)job.rows * groups);
+    for (int row = 0; row < job.rows; ++row)
+        for (int g = 0; g < groups; ++g) {
+            const bf16 *x = static_cast<const bf16 *>(job.x) + row * job.x_stride + g * GROUP;
+            sums[(size_t)row * groups + g] = _mm512_reduce_add_ps(_mm512_add_ps(load(x), load(x + LANES)));
+        }
+}
+
 }  // namespace
 
-void multiply(const Product &job) {
+void multiply(Product job) {
+    thread_local std::vector<float> sums;
+    if (job.kind == Weight::four) {
+        sums_of_groups(job, sums);
+        job.x_sums = sums.data();
+    }
     const int unit = job.into == Into::gated ? 2 : 1;  // panels that must stay together
     const long units = (job.width + PANEL * unit - 1) / (PANEL * unit);
     const int tiles = (job.rows + most_rows(job.kind) - 1) / most_rows(job.kind);

@@ -40,6 +40,7 @@ struct Product {
     long out_stride;
     Into into;
     const float *bias;  // [width] or null
+    const float *x_sums = nullptr;  // filled in by `multiply`, for 4-bit weights
 };
 
 size_t panel_bytes(Weight kind, int depth);
@@ -51,6 +52,6 @@ void pack(Weight kind, const void *source, bool least, int width, int depth, cha
 // Rows of packed weights as float (f32) or, rounded to nearest, as bfloat16 (the others): [how_many][depth].
 void unpack_rows(Weight kind, const char *w, int depth, const int64_t *rows, int how_many, void *out);
 
-void multiply(const Product &product);
+void multiply(Product product);
 
 }  // namespace pellucid
