@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include <algorithm>
 #include <atomic>
 #include <vector>
 
@@ -71,11 +72,11 @@ struct Row {
     alignas(64) float mixed[MOST_DIM];   // Σ weight · value so far
 };
 
-// Some neighbouring queries of one request, for all query heads that read one KV head.
+// Some neighbouring queries of one request, for all query heads that read the KV heads from `head` to `end_head`.
 template <class T> class Tile {
   public:
-    Tile(const Attention<T> &step, int request, int kv_head, int query, Row *rows)
-        : step_(step), rows_(rows), kv_head_(kv_head) {
+    Tile(const Attention<T> &step, int request, int head, int end_head, int query, Row *rows)
+        : step_(step), rows_(rows), head_(head), end_head_(end_head) {
         const int start = step.query_start[request], end = step.query_start[request + 1];
         group_ = step.heads / step.kv_heads;
         first_ = start + query;
@@ -87,23 +88,21 @@ template <class T> class Tile {
     }
 
     void attend() {
-        const int rows = count_ * group_;
-        for (int r = 0; r < rows; ++r) {
+        const int rows = count_ * group_, heads = end_head_ - head_;
+        for (int r = 0; r < rows * heads; ++r) {
             rows_[r].most = -__builtin_inff();
             rows_[r].sum = 0;
-            memset(rows_[r].mixed, 0, sizeof rows_[r].mixed);
+            memset(rows_[r].mixed, 0, sizeof(float) * ((step_.dim + LANES - 1) / LANES * LANES));
         }
         const int seen = position_ + count_;
         for (int key = 0; key < seen; key += KEYS) {
-            bring(key, seen - key < KEYS ? seen - key : KEYS);
-            for (int r = 0, together; r < rows; r += together) {
-                const int count = visible(r, key);
-                for (together = 1; together < TOGETHER && r + together < rows; ++together)
-                    if (visible(r + together, key) != count) break;
-                if (count > 0) look_together(r, together, count);
-            }
+            for (int next = key + KEYS; next < key + 2 * KEYS && next < seen; ++next) fetch(next);
+            // The heads of a token lie side by side in memory, so they take turns in each round.
+            for (int head = head_; head < end_head_; ++head)
+                look_around(head, rows_ + (head - head_) * rows, key, seen - key < KEYS ? seen - key : KEYS);
         }
-        for (int r = 0; r < rows; ++r) write(rows_[r], r);
+        for (int head = head_; head < end_head_; ++head)
+            for (int r = 0; r < rows; ++r) write(rows_[(head - head_) * rows + r], head, r);
     }
 
   private:
@@ -115,20 +114,46 @@ template <class T> class Tile {
         return left < KEYS ? left : KEYS;
     }
 
-    const T *query(int r) const {
-        return step_.q + (first_ + r / group_) * step_.q_stride + (kv_head_ * group_ + r % group_) * step_.dim;
+    const T *query(int head, int r) const {
+        return step_.q + (first_ + r / group_) * step_.q_stride + (head * group_ + r % group_) * step_.dim;
+    }
+
+    // Where the K and V of token `at` lie in the pools, for a KV head.
+    long place(int at, int head) const {
+        const long slot = ((long)table_[at >> shift_] << shift_) + (at & (step_.block_size - 1));
+        return (slot * step_.kv_heads + head) * step_.dim;
+    }
+
+    // Blocks lie anywhere in memory, so the processor cannot guess what comes next; it is told one round ahead.
+    void fetch(int at) const {
+        const long from = place(at, head_), end = from + (end_head_ - head_) * step_.dim;
+        for (long line = from; line < end; line += 64 / (int)sizeof(T)) {
+            _mm_prefetch(step_.k_pool + line, _MM_HINT_T0);
+            _mm_prefetch(step_.v_pool + line, _MM_HINT_T0);
+        }
+    }
+
+    // The rows of one KV head, at the `count` keys from `key` on.
+    void look_around(int head, Row *rows, int key, int count) {
+        bring(head, key, count);
+        for (int r = 0, together; r < count_ * group_; r += together) {
+            const int some = visible(r, key);
+            for (together = 1; together < TOGETHER && r + together < count_ * group_; ++together)
+                if (visible(r + together, key) != some) break;
+            const T *q[TOGETHER];
+            for (int i = 0; i < together; ++i) q[i] = query(head, r + i);
+            if (some > 0) look_together(q, rows + r, together, some);
+        }
     }
 
     int words() const { return step_.dim / PER_WORD<T>; }
 
     // Find the next `count` keys and values through the table, and turn them the way in which they are read.
-    void bring(int key, int count) {
-        const long token = (long)step_.kv_heads * step_.dim;
+    void bring(int head, int key, int count) {
         for (int i = 0; i < count; ++i) {
-            const int at = key + i;
-            const long slot = ((long)table_[at >> shift_] << shift_) + (at & (step_.block_size - 1));
-            k_[i] = step_.k_pool + slot * token + kv_head_ * step_.dim;
-            v_[i] = step_.v_pool + slot * token + kv_head_ * step_.dim;
+            const long at = place(key + i, head);
+            k_[i] = step_.k_pool + at;
+            v_[i] = step_.v_pool + at;
         }
         for (int i = 0; i < count; i += LANES)
             for (int word = 0; word < words(); word += LANES) {
@@ -179,36 +204,33 @@ template <class T> class Tile {
     Vector value(float, int i, int d, int count) const { return load((const float *)v_[i] + d, count); }
     Vector value(bf16, int i, int d, int count) const { return load(values_ + i * step_.dim + d, count); }
 
-    void look_together(int r, int together, int count) {
+    void look_together(const T *const *q, Row *rows, int together, int count) {
         switch (together) {
-            case 1: return look<1>(r, count);
-            case 2: return look<2>(r, count);
-            case 3: return look<3>(r, count);
-            default: return look<4>(r, count);
+            case 1: return look<1>(q, rows, count);
+            case 2: return look<2>(q, rows, count);
+            case 3: return look<3>(q, rows, count);
+            default: return look<4>(q, rows, count);
         }
     }
 
-    // Rows r, r + 1 …, each of which sees the first `count` of the present keys.
-    template <int ROWS> void look(int r, int count) {
+    // Rows that each see the first `count` of the present keys.
+    template <int ROWS> void look(const T *const *q, Row *rows, int count) {
         if (count > KEYS - LANES)
-            score<ROWS, KEY_VECTORS>(r, 0);
+            score<ROWS, KEY_VECTORS>(q, rows, 0);
         else
-            for (int i = 0; i < count; i += LANES) score<ROWS, 1>(r, i);
-        for (int i = 0; i < ROWS; ++i) weigh(rows_[r + i], count);
+            for (int i = 0; i < count; i += LANES) score<ROWS, 1>(q, rows, i);
+        for (int i = 0; i < ROWS; ++i) weigh(rows[i], count);
         int d = 0;
-        for (; d + 4 * LANES <= step_.dim; d += 4 * LANES) mix<ROWS, 4>(r, d, count);
-        for (; d < step_.dim; d += LANES) mix<ROWS, 1>(r, d, count);
+        for (; d + 4 * LANES <= step_.dim; d += 4 * LANES) mix<ROWS, 4>(rows, d, count);
+        for (; d < step_.dim; d += LANES) mix<ROWS, 1>(rows, d, count);
     }
 
-    template <int ROWS, int VECTORS> void score(int r, int at) {
+    template <int ROWS, int VECTORS> void score(const T *const *q, Row *rows, int at) {
         Vector sum[ROWS][VECTORS];
-        const T *q[ROWS];
 #pragma GCC unroll 4
-        for (int i = 0; i < ROWS; ++i) {
-            q[i] = query(r + i);
+        for (int i = 0; i < ROWS; ++i)
 #pragma GCC unroll 4
             for (int v = 0; v < VECTORS; ++v) sum[i][v] = _mm512_setzero_ps();
-        }
         for (int word = 0; word < words(); ++word) {
             Vector key[VECTORS];
 #pragma GCC unroll 4
@@ -224,7 +246,7 @@ template <class T> class Tile {
         for (int i = 0; i < ROWS; ++i)
 #pragma GCC unroll 4
             for (int v = 0; v < VECTORS; ++v)
-                _mm512_store_ps(rows_[r + i].weights + at + v * LANES, _mm512_mul_ps(sum[i][v], _mm512_set1_ps(scale_)));
+                _mm512_store_ps(rows[i].weights + at + v * LANES, _mm512_mul_ps(sum[i][v], _mm512_set1_ps(scale_)));
     }
 
     // From scores to weights, relative to the largest score so far.
@@ -255,21 +277,21 @@ template <class T> class Tile {
         return load(to);
     }
 
-    template <int ROWS, int PARTS> void mix(int r, int d, int count) {
+    template <int ROWS, int PARTS> void mix(Row *rows, int d, int count) {
         Vector part[ROWS][PARTS];
         const int lanes = PARTS == 1 ? step_.dim - d : LANES;
 #pragma GCC unroll 4
         for (int i = 0; i < ROWS; ++i)
 #pragma GCC unroll 4
             for (int p = 0; p < PARTS; ++p)
-                part[i][p] = _mm512_mul_ps(_mm512_load_ps(rows_[r + i].mixed + d + p * LANES), _mm512_set1_ps(rows_[r + i].fade));
+                part[i][p] = _mm512_mul_ps(_mm512_load_ps(rows[i].mixed + d + p * LANES), _mm512_set1_ps(rows[i].fade));
         for (int word = 0; word * PER_WORD<T> < count; ++word) {
             Vector v[PARTS];
 #pragma GCC unroll 4
             for (int p = 0; p < PARTS; ++p) v[p] = value(T{}, word, d + p * LANES, lanes);
 #pragma GCC unroll 4
             for (int i = 0; i < ROWS; ++i) {
-                const Vector weight = everywhere(rows_[r + i].weights + word);
+                const Vector weight = everywhere(rows[i].weights + word);
 #pragma GCC unroll 4
                 for (int p = 0; p < PARTS; ++p) part[i][p] = times(T{}, part[i][p], weight, v[p]);
             }
@@ -277,11 +299,11 @@ template <class T> class Tile {
 #pragma GCC unroll 4
         for (int i = 0; i < ROWS; ++i)
 #pragma GCC unroll 4
-            for (int p = 0; p < PARTS; ++p) _mm512_store_ps(rows_[r + i].mixed + d + p * LANES, part[i][p]);
+            for (int p = 0; p < PARTS; ++p) _mm512_store_ps(rows[i].mixed + d + p * LANES, part[i][p]);
     }
 
-    void write(const Row &row, int r) const {
-        T *out = step_.out + (first_ + r / group_) * step_.out_stride + (kv_head_ * group_ + r % group_) * step_.dim;
+    void write(const Row &row, int head, int r) const {
+        T *out = step_.out + (first_ + r / group_) * step_.out_stride + (head * group_ + r % group_) * step_.dim;
         const Vector share = _mm512_set1_ps(1.0f / row.sum);
         for (int d = 0; d < step_.dim; d += LANES)
             store(out + d, _mm512_mul_ps(_mm512_load_ps(row.mixed + d), share), step_.dim - d);
@@ -289,7 +311,7 @@ template <class T> class Tile {
 
     const Attention<T> &step_;
     Row *rows_;
-    int kv_head_, group_, first_, count_, position_, shift_;
+    int head_, end_head_, group_, first_, count_, position_, shift_;
     const int32_t *table_;
     float scale_;
     const T *k_[KEYS], *v_[KEYS];
@@ -306,21 +328,19 @@ template <class T> void write_slots(const Attention<T> &step, long begin, long e
 }
 
 struct Work {
-    int request, kv_head, query;
+    int request, query;
 };
 
-// The longest first, so that no member begins a long piece when the others have ended.
-template <class T> std::vector<Work> pieces(const Attention<T> &step) {
+// Tiles of queries, each request's last one first: it is the longest.
+template <class T> std::vector<Work> tiles(const Attention<T> &step) {
     std::vector<Work> all;
     for (int request = 0; request < step.requests; ++request) {
-        const int queries = step.query_start[request + 1] - step.query_start[request];
-        if (step.contexts[request] == 0) {  // padding
+        const int start = step.query_start[request], queries = step.query_start[request + 1] - start;
+        if (step.contexts[request] == 0)  // padding
             for (int t = 0; t < queries; ++t)
-                memset(step.out + (step.query_start[request] + t) * step.out_stride, 0, sizeof(T) * step.heads * step.dim);
-            continue;
-        }
-        for (int query = (queries - 1) / QUERIES * QUERIES; query >= 0; query -= QUERIES)
-            for (int kv_head = 0; kv_head < step.kv_heads; ++kv_head) all.push_back({request, kv_head, query});
+                memset(step.out + (start + t) * step.out_stride, 0, sizeof(T) * step.heads * step.dim);
+        else
+            for (int query = (queries - 1) / QUERIES * QUERIES; query >= 0; query -= QUERIES) all.push_back({request, query});
     }
     return all;
 }
@@ -329,13 +349,17 @@ template <class T> std::vector<Work> pieces(const Attention<T> &step) {
 
 template <class T> void attend(const Attention<T> &step) {
     write_slots(step, 0, step.tokens);
-    const std::vector<Work> all = pieces(step);
+    const std::vector<Work> all = tiles(step);
+    // A few requests are shared out by their heads.
+    const int split = (int)all.size() < 4 * team_size() ? step.kv_heads : 1, heads = step.kv_heads / split;
     std::atomic<size_t> next{0};
     in_parallel([&](int, int) {
-        std::vector<Row> rows(QUERIES * (step.heads / step.kv_heads));
-        for (size_t at; (at = next.fetch_add(1, std::memory_order_relaxed)) < all.size();) {
-            Tile<T> tile(step, all[at].request, all[at].kv_head, all[at].query, rows.data());
-            tile.attend();
+        thread_local std::vector<Row> rows;
+        rows.resize(std::max(rows.size(), (size_t)(QUERIES * (step.heads / split))));
+        for (size_t at; (at = next.fetch_add(1, std::memory_order_relaxed)) < all.size() * split;) {
+            const Work &work = all[at / split];
+            const int head = (int)(at % split) * heads;
+            Tile<T>(step, work.request, head, head + heads, work.query, rows.data()).attend();
         }
     });
     for (int t = step.query_start[step.requests]; t < step.tokens; ++t)  // padding behind the last request

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
 
 from pellucid.errors import ConfigError
+from pellucid.pages import paged_bytes
 
 
 class KVStorage:
@@ -39,8 +41,8 @@ class KVStorage:
         self.block_size = block_size
         per_block = self.bytes_per_block(layers, block_size, num_kv_heads, head_dim, dtype)
         try:
-            self.tensor = torch.zeros(shape, dtype=dtype, device=device)
-        except RuntimeError as error:
+            self.tensor = _zeros(shape, dtype, torch.device(device))
+        except (RuntimeError, OSError, OverflowError) as error:
             raise ConfigError(
                 f"The KV pool of {num_blocks} blocks × {per_block:,} bytes = {num_blocks * per_block:,} bytes "
                 f"cannot be had on {device}; ask for fewer blocks."
@@ -76,3 +78,10 @@ class KVStorage:
         """Copy blocks (source, destination) in every layer, one pair after the other."""
         for source, destination in pairs:
             self.tensor[:, :, destination] = self.tensor[:, :, source]
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Zeros that have been written, in large pages on a CPU."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return paged_bytes(math.prod(shape) * dtype.itemsize).view(dtype).view(shape).zero_()

@@ -14,6 +14,7 @@ import torch
 from pellucid.ops.base import Decoder, Gated, Heads, Layer, Linear, Ops, Vocabulary
 from pellucid.ops.matrix import GROUP, Matrix, Quantised, stacked
 from pellucid.ops.plain import PlainGated, PlainLinear, PlainVocabulary
+from pellucid.pages import Arena
 
 if TYPE_CHECKING:
     from pellucid.attention import KVStorage, StepLayout
@@ -29,13 +30,13 @@ FLOAT, OWN, ADDED, GATED = range(4)
 class Packed:
     """Matrices [out, in] of one shape and kind whose panels take turns, in the order in which a product reads them."""
 
-    def __init__(self, kernels: ModuleType, matrices: Sequence[Matrix]) -> None:
+    def __init__(self, kernels: ModuleType, arena: Arena, matrices: Sequence[Matrix]) -> None:
         first = matrices[0]
         width, self.depth = first.shape
         self.width = width * len(matrices)
         self.kind = QUANTISED[first.kind] if isinstance(first, Quantised) else DENSE[first.dtype]
         panels = -(-width // PANEL) * len(matrices)
-        self.data = torch.empty(panels * kernels.panel_bytes(self.kind, self.depth), dtype=torch.uint8)
+        self.data = arena.take(panels * kernels.panel_bytes(self.kind, self.depth))
         for index, matrix in enumerate(matrices):
             source = matrix.rows if isinstance(matrix, Quantised) else matrix
             least = isinstance(matrix, Quantised) and matrix.kind == "q4_1"
@@ -164,6 +165,7 @@ class CompiledOps(Ops):
     def __init__(self, dtype: torch.dtype, kernels: ModuleType, why: str = "") -> None:
         super().__init__(dtype, why)
         self._kernels = kernels
+        self._arena = Arena()
         self._half = dtype is torch.bfloat16
         kernels.set_threads(torch.get_num_threads())
 
@@ -171,19 +173,19 @@ class CompiledOps(Ops):
         matrix = self._own(stacked(parts))
         if not Packed.takes(matrix):
             return PlainLinear(matrix, bias, self.dtype)
-        return CompiledLinear(Packed(self._kernels, [matrix]), bias)
+        return CompiledLinear(Packed(self._kernels, self._arena, [matrix]), bias)
 
     def gated(self, gate: Matrix, up: Matrix) -> Gated:
         parts = [self._own(gate), self._own(up)]
         if not all(map(Packed.takes, parts)) or not _alike(*parts):
             return PlainGated(PlainLinear(stacked(parts), None, self.dtype))
-        return CompiledGated(Packed(self._kernels, parts))
+        return CompiledGated(Packed(self._kernels, self._arena, parts))
 
     def vocabulary(self, matrix: Matrix) -> Vocabulary:
         matrix = self._own(matrix)
         if not Packed.takes(matrix):
             return PlainVocabulary(matrix, self.dtype)
-        return CompiledVocabulary(Packed(self._kernels, [matrix]), self.dtype)
+        return CompiledVocabulary(Packed(self._kernels, self._arena, [matrix]), self.dtype)
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         rows = x.reshape(-1, x.shape[-1])

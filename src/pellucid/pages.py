@@ -1,0 +1,51 @@
+"""Memory in large pages, where the operating system has them to give.
+
+A processor keeps the places of a few thousand pages at hand. Weights and a KV pool in pages of 4 KiB are
+hundreds of thousands, and on a virtual machine each one that is not at hand costs hundreds of nanoseconds:
+reading scattered blocks took three times as long, and reading weights a quarter longer.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+
+import torch
+
+PAGE = 2**21
+CHUNK = 32 * PAGE
+"""What an `Arena` asks for at a time, 64 MiB."""
+
+
+def paged_bytes(nbytes: int) -> torch.Tensor:
+    """``nbytes`` zero bytes on the CPU, uint8, beginning at a page: in pages of 2 MiB if they can be had.
+
+    Raises `OSError` if there is not so much memory.
+    """
+    if not hasattr(mmap, "MADV_HUGEPAGE") or nbytes < PAGE:
+        return torch.zeros(nbytes, dtype=torch.uint8)
+    memory = mmap.mmap(-1, nbytes + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    whole = torch.frombuffer(memory, dtype=torch.uint8)
+    try:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    except OSError:  # a system built without them
+        pass
+    start = -whole.data_ptr() % PAGE
+    return whole[start : start + nbytes]
+
+
+class Arena:
+    """Hands out memory for things that stay: many of them share a large page."""
+
+    def __init__(self) -> None:
+        self._chunk = torch.empty(0, dtype=torch.uint8)
+        self._used = 0
+
+    def take(self, nbytes: int) -> torch.Tensor:
+        """``nbytes`` zero bytes, uint8, beginning at a multiple of 64."""
+        needed = math.ceil(nbytes / 64) * 64
+        if needed > len(self._chunk) - self._used:
+            self._chunk, self._used = paged_bytes(max(needed, CHUNK)), 0
+        start = self._used
+        self._used += needed
+        return self._chunk[start : start + nbytes]
