@@ -167,6 +167,7 @@ def test_a_block_whose_writer_left_keeps_its_fence_when_its_reader_is_moved_away
     assert kv.table("b") == (1, 8, 3)
     assert kv.snapshot().pool.fences[2] == 2
     assert 2 not in order(kv)
+    check(kv)
     kv.commit(2, [])
     assert order(kv)[-1] == 2
     kv.commit(3, [])

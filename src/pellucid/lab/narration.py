@@ -86,7 +86,12 @@ class Narrator:
         )
 
     def _move(self, act: acts.Move) -> Iterator[str]:
-        yield f"Block {act.block} of {_names(act.requests)} moves to block {act.to}, and its content with it."
+        yield say(
+            "Block {block} of {owners} moves to block {to}, and its content with it.",
+            block=act.block,
+            owners=names_of(act.requests),
+            to=act.to,
+        )
 
     # -- the plan ----------------------------------------------------------------------------------
 
