@@ -11,7 +11,7 @@ from pellucid.lab.scenario import CACHING, NotArisen, Scenario
 from pellucid.lang import say
 
 EARLY, BESIDE, BRIEF, AFTER = "ann", "ben", "dot", "cal"
-OUTPUT = 6
+OUTPUT = 5
 ROUNDS = 3
 """How many times blocks are moved, a step apart."""
 
@@ -24,8 +24,8 @@ def play(recorder: Recorder, *, moving: bool) -> None:
     size, vocab = recorder.snapshot.pool.block_size, recorder.about.vocab_size
     prefix = tokens(vocab, "placement", _common(recorder) * size)
 
-    def add(name: str) -> None:
-        recorder.add(name, prefix + tokens(vocab, name, _tail(size)), OUTPUT)
+    def add(name: str, output: int = OUTPUT) -> None:
+        recorder.add(name, prefix + tokens(vocab, name, _tail(size)), output)
 
     recorder.add(BRIEF, tokens(vocab, BRIEF, size + 1), 1)
     add(EARLY)
@@ -37,7 +37,7 @@ def play(recorder: Recorder, *, moving: bool) -> None:
             raise NotArisen(say("this engine does not move live blocks"))
         recorder.step()
     recorder.until(lambda: recorder.ended(EARLY) and recorder.ended(BESIDE), PATIENCE)
-    add(AFTER)
+    add(AFTER, 2)
     recorder.until(lambda: recorder.ended(AFTER), PATIENCE)
     recorder.drain()
 
