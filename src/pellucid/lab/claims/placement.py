@@ -159,11 +159,12 @@ def _facts(moves: list[Move], found: list[int]) -> tuple[tuple[str, str], ...]:
 
 
 def _places(plain: Recording, shuffled: Recording, moved: Recording) -> Table:
-    """Of the moved run the last table that was seen."""
+    """Of the moved run the last table that was seen. Whoever comes and goes within a step is never seen with one."""
     rows = []
     for name in plain.requests:
         last = next((frame.blocks(name) for frame in reversed(moved.frames) if frame.blocks(name)), ())
-        rows.append((name, runs(_table(plain, name)), runs(_table(shuffled, name)), runs(last)))
+        if last:
+            rows.append((name, runs(_table(plain, name)), runs(_table(shuffled, name)), runs(last)))
     return Table((say("request"), say("in order"), say("shuffled"), say("moved, at its end")), tuple(rows))
 
 
