@@ -93,8 +93,13 @@ class SlotMemory:
             space = self.spaces[admission.handle]
             row = _Row(space, list(admission.tokens), admission.prompt_len, admission.name)
             self._rows[admission.handle] = row
+        for block, to in plan.moves:
+            for row in self._rows.values():
+                row.table = [to if each == block else each for each in row.table]
         for handle, blocks in plan.new_blocks:
             self._rows[handle].table += blocks
+        for block, to in plan.copies:
+            self._copy(block, to)
         self.writing[plan.step] = set()
         for handle, start, count in zip(plan.handles, plan.starts, plan.counts, strict=True):
             self._write(plan.step, self._rows[handle], start, start + count)
@@ -109,6 +114,12 @@ class SlotMemory:
         result = self._forced.collect()
         del self.writing[result.step]
         return result
+
+    def _copy(self, source: int, to: int) -> None:
+        for offset in range(self._block_size):
+            self._slots.pop((to, offset), None)
+            if (source, offset) in self._slots:
+                self._slots[to, offset] = self._slots[source, offset]
 
     def _write(self, step: int, row: _Row, start: int, end: int) -> None:
         prefixes = self._chain(row, end)
@@ -187,6 +198,7 @@ class Bench:
         asynchronous: bool = False,
         enable_prefix_caching: bool = True,
         reuse_policy: str = "free-first",
+        shuffle_blocks: int | None = None,
         journal_capacity: int | None = None,
         **config: Any,
     ) -> None:
@@ -195,6 +207,7 @@ class Bench:
             block_size,
             enable_prefix_caching=enable_prefix_caching,
             reuse_policy=reuse_policy,
+            shuffle_blocks=shuffle_blocks,
             journal_capacity=journal_capacity,
             verify_hits=True,
         )
@@ -259,6 +272,10 @@ class Bench:
         sequence = self.scheduler.abort(name)
         self.check()
         return sequence
+
+    def move(self, block: int, to: int) -> None:
+        self.core.move(block, to)
+        self.check()
 
     def step(self) -> list[Progress]:
         return self._seen(self.core.step())

@@ -121,6 +121,28 @@ class PlainKV:
         self.give_back(name)
         del self.tables[name]
 
+    def has_deeper(self, block: int) -> bool:
+        """Whether the next block of the prefix that ``block`` holds is findable."""
+        space, tokens = self.found.get(block, (None, None))
+        return any(deeper[0] == space and deeper[1][: -self.size] == tokens for deeper in self.found.values())
+
+    def move(self, block: int, to: int) -> None:
+        """Both are out of use until the commit of a launched step that writes for the request there."""
+        self.order.remove(to)
+        self.found.pop(to, None)
+        self.found = {to if each == block else each: prefix for each, prefix in self.found.items()}
+        self.owners[to], self.owners[block] = self.owners[block], 0
+        for name, table in self.tables.items():
+            if block not in table.blocks:
+                continue
+            table.blocks[table.blocks.index(block)] = to
+            for step, rows in self.writing.items():
+                if block in rows.get(name, ()):
+                    rows[name].add(to)
+                    self.fenced.setdefault(step, []).append(block)
+        if block not in self.fences():
+            self.put([block])
+
     # -- steps -------------------------------------------------------------------------------------
 
     def launch(self, step: int, rows: dict[str, tuple[int, int]]) -> None:

@@ -41,6 +41,9 @@ class PlainLedger:
         elif isinstance(act, acts.Unpublish):
             for block in act.blocks:
                 self._lost[self._holds.pop(block)] = (MissReason.WITHDRAWN, act.step, act.request)
+        elif isinstance(act, acts.Move):
+            if act.block in self._holds:
+                self._holds[act.to] = self._holds.pop(act.block)
         elif isinstance(act, acts.Lookup):
             assert sequence is not None
             assert act.missed == self.misses(act, sequence)

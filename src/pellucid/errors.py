@@ -56,6 +56,10 @@ class InvariantViolation(PellucidError):
     """A checker found the block accounting in a state that must never exist."""
 
 
+class MoveRefused(PellucidError, ValueError):
+    """A block cannot be moved where it should go. Nothing was changed."""
+
+
 class EngineStopped(PellucidError):
     """Something struck the engine in the middle of a step; it cannot go on."""
 

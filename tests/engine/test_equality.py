@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from pellucid import LLM, SamplingParams
-from pellucid.kv.acts import Preempt
+from pellucid.errors import MoveRefused
+from pellucid.kv.acts import Move, Preempt
 
 Make = Callable[..., LLM]
 
@@ -33,8 +35,17 @@ def alone(make: Make, prompt: list[int], sampling: SamplingParams) -> list[int]:
     return llm.generate([prompt], sampling)[0].outputs[0].token_ids
 
 
-def run(llm: LLM, asked: list[list[int]], params: list[SamplingParams], batch: int) -> list[list[int]]:
-    """At most ``batch`` requests in the engine at once; every invariant is checked at every step."""
+def run(
+    llm: LLM,
+    asked: list[list[int]],
+    params: list[SamplingParams],
+    batch: int,
+    between: Callable[[], None] = lambda: None,
+) -> list[list[int]]:
+    """At most ``batch`` requests in the engine at once; every invariant is checked at every step.
+
+    ``between`` is called after each step.
+    """
     auditor = llm.kv.auditor()
     tokens: dict[str, list[int]] = {}
     waiting = list(enumerate(zip(asked, params, strict=True)))
@@ -47,6 +58,7 @@ def run(llm: LLM, asked: list[list[int]], params: list[SamplingParams], batch: i
         for output in llm.step():
             tokens[output.request_id] = output.outputs[0].token_ids
             live -= output.finished
+        between()
         auditor.require()
     return [tokens[str(index)] for index in range(len(asked))]
 
@@ -119,6 +131,38 @@ def test_a_preempted_request_resumes_with_the_same_output(
     assert sum(isinstance(act, Preempt) for act in llm.kv.journal) > 0
     assert tokens == [alone(engine, prompt, sampling) for prompt, sampling in zip(asked, params, strict=True)]
     assert llm.kv.snapshot().pool.reclaimable == 10
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize(("block_size", "policy"), [(1, "vllm-0.24"), (4, "free-first"), (16, "vllm-0.23")])
+def test_wherever_blocks_are_and_go_the_output_is_the_same(
+    engine: Make, reference: list[list[int]], block_size: int, policy: str, asynchronous: bool
+) -> None:
+    """Ids are shuffled, and between any two steps up to six live blocks move, one after the other."""
+    llm = engine(
+        block_size=block_size,
+        kv_cache_tokens=480,
+        shuffle_blocks=5,
+        reuse_policy=policy,
+        max_num_batched_tokens=64,
+        async_scheduling=asynchronous,
+        verify_prefix_hits=True,
+    )
+    rng = random.Random(3)
+
+    def move() -> None:
+        for _ in range(rng.randint(0, 6)):
+            pool = llm.kv.snapshot().pool
+            held = [block for block, owners in enumerate(pool.owners) if owners]
+            if held and pool.reuse_order:
+                with suppress(MoveRefused):
+                    llm.move_block(rng.choice(held), rng.choice(pool.reuse_order))
+
+    assert run(llm, ASKED, [GREEDY] * len(ASKED), 5, move) == reference
+    moves = [act for act in llm.kv.journal if isinstance(act, Move)]
+    assert len(moves) > 20
+    assert any(len(act.requests) > 1 for act in moves)
+    assert any(act.fence for act in moves) == asynchronous
 
 
 def test_a_seeded_request_does_not_depend_on_its_neighbours(engine: Make) -> None:

@@ -318,6 +318,53 @@ def test_plans_speak_in_differences() -> None:
     assert bench.memory.plans[-1].released == (first.handle,)
 
 
+def test_a_plan_tells_once_of_the_moves_made_since_the_last_one() -> None:
+    bench = Bench(num_blocks=9)
+    bench.add("a", A[:3], 8)
+    bench.step()
+    bench.move(1, 8)
+    bench.move(8, 5)
+    assert bench.table("a") == (5,)
+    bench.step()
+    bench.step()
+    _, two, three = bench.memory.plans
+    assert two.moves == two.copies == ((1, 8), (8, 5))
+    assert three.moves == three.copies == ()
+    bench.drain()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_block_is_found_where_it_was_moved_after_its_request_has_left(asynchronous: bool) -> None:
+    """No plan was made between the move, the end of its owner and the hit; the copy still comes first."""
+    bench = Bench(num_blocks=9, asynchronous=asynchronous)
+    bench.add("a", A, 8)
+    bench.step()
+    bench.step()
+    bench.move(1, 8)
+    bench.abort("a")
+    bench.add("b", A, 2)
+    bench.step()
+    assert bench.table("b")[0] == 8
+    assert bench.hit("b") > 0
+    bench.drain()
+
+
+def test_a_move_and_the_pre_emption_of_its_request_in_one_plan() -> None:
+    bench = Bench(num_blocks=6, enable_prefix_caching=False)
+    bench.add("a", A[:4], 8)
+    second = bench.add("b", B[:4], 8)
+    for _ in range(5):  # to 8 tokens each, in two blocks each
+        bench.step()
+    (free,) = bench.snapshot.pool.reuse_order
+    moved = bench.table("b")[0]
+    bench.move(moved, free)
+    bench.step()
+    plan = bench.memory.plans[-1]
+    assert (plan.released, plan.moves) == ((second.handle,), ((moved, free),))
+    bench.drain()
+    assert bench.outputs == bench.expected
+
+
 def test_a_step_with_nothing_to_do_launches_nothing() -> None:
     bench = Bench(num_blocks=9)
     plan = bench.launch()

@@ -6,6 +6,7 @@ asks the engine's own checkers. At the end everything must drain, with each outp
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from model_free import Bench, examples
 from pellucid.engine.sequence import Sequence
-from pellucid.errors import DuplicateRequest, FinishedRequest, RequestError, UnknownRequest
+from pellucid.errors import DuplicateRequest, FinishedRequest, MoveRefused, RequestError, UnknownRequest
 from pellucid.kv import REUSE_POLICIES, acts
 from pellucid.plan import StepPlan
 from plain_ledger import PlainLedger
@@ -112,13 +113,18 @@ class SchedulerMachine(RuleBasedStateMachine):
         again=st.booleans(),
         halves=st.lists(st.booleans(), min_size=3, max_size=8),
         aborted=often([], [0], [1], [0, 0], [1, 0], [2, 1, 0]),
+        moved=often([], [(0, 0)], [(1, 50), (0, 99)], [(4, 99), (4, 99), (2, 0)]),
     )
-    def work(self, drawn: list[Draw], again: bool, halves: list[bool], aborted: list[int]) -> None:
+    def work(
+        self, drawn: list[Draw], again: bool, halves: list[bool], aborted: list[int], moved: list[tuple[int, int]]
+    ) -> None:
         """One rule for everything: Hypothesis leaves whole rules out of many runs."""
         for draw in drawn:
             self._add(next(reversed(self.done)) if again and self.done else f"r{self.added}", draw)
         for launches in halves:
             self._half_step(launches) if self.loose else self._step()
+            for block, to in moved:
+                self._move(block, to)
         for number in aborted[: len(self.live)]:
             self._abort(list(self.live)[number % len(self.live)])
 
@@ -152,6 +158,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert caught.value.table == last
         with pytest.raises(UnknownRequest, match="nobody"):
             self.bench.abort("nobody")
+
+    def _move(self, number: int, free: int) -> None:
+        pool = self.bench.snapshot.pool
+        held = [block for block, owners in enumerate(pool.owners) if owners]
+        if held and pool.reuse_order:
+            with suppress(MoveRefused):  # what is there may have a deeper block that is findable
+                self.bench.move(held[number % len(held)], pool.reuse_order[free % len(pool.reuse_order)])
 
     def _step(self) -> None:
         before = len(self.bench.memory.plans)

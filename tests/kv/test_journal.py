@@ -23,7 +23,7 @@ def _compact_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def busy(policy: str = "free-first", capacity: int | None = None, *, asynchronous: bool = False) -> Bench:
-    """A run with hits, evictions, pre-emptions, an abort and fences; something is still live at its end."""
+    """A run with hits, evictions, pre-emptions, moves, an abort and fences; something is still live at its end."""
     bench = Bench(
         num_blocks=10,
         asynchronous=asynchronous,
@@ -35,6 +35,9 @@ def busy(policy: str = "free-first", capacity: int | None = None, *, asynchronou
         bench.add(f"r{number}", [*range(8), 20 + number], 12)
     for _ in range(6):
         bench.step()
+        reclaimable = bench.snapshot.pool.reuse_order
+        if reclaimable:
+            bench.move(bench.table("r0")[-1], reclaimable[-1])
     bench.abort("r1")
     bench.add("salted", range(9), 12, salt="s")
     for _ in range(12):

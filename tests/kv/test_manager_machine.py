@@ -1,17 +1,19 @@
 """The KV manager under random use, against `PlainKV`: every table, owner, fence and the whole order of re-use.
 
-The machine plays a scheduler that decides at random: it grows and pre-empts running requests, then admits waiting
-ones, launches the plan, and may leave it uncommitted while the next is made.
+The machine plays a scheduler that decides at random: between two steps it moves blocks about; it grows and pre-empts
+running requests, then admits waiting ones, launches the plan, and may leave it uncommitted while the next is made.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from model_free import account, examples
+from pellucid.errors import MoveRefused
 from pellucid.kv import REUSE_POLICIES, KVManager
 from pellucid.kv.invariants import Auditor
 from pellucid.kv.manager import Writing
@@ -37,8 +39,9 @@ openings = st.lists(
 
 
 class Step(NamedTuple):
-    """What one step decides, as far as it turns out to be possible; requests by a number that picks one."""
+    """What one step decides, as far as it turns out to be possible; requests and blocks by a number that picks one."""
 
+    moved: list[tuple[int, int]]
     grown: list[tuple[int, int]]
     victims: list[int]
     admitted: list[tuple[int, int]]
@@ -49,6 +52,9 @@ class Step(NamedTuple):
 
 steps = st.builds(
     Step,
+    st.sampled_from([0, 0, 1, 3]).flatmap(
+        lambda count: st.lists(st.tuples(which, which), min_size=count, max_size=count)
+    ),
     st.lists(st.tuples(which, st.integers(1, 6)), min_size=2, max_size=4),
     st.sampled_from([0, 0, 0, 1, 2]).flatmap(lambda count: st.lists(which, min_size=count, max_size=count)),
     st.lists(st.tuples(which, st.integers(1, 16)), min_size=1, max_size=3),
@@ -120,7 +126,9 @@ class ManagerMachine(RuleBasedStateMachine):
             self.pending[name] = 0
 
     def _step(self, drawn: Step) -> None:
-        """Plan and launch a step, then commit all plans, or all but this one."""
+        """Move, then plan and launch a step, then commit all plans, or all but this one."""
+        for block, to in drawn.moved:
+            self._move(block, to)
         step = self.kv.begin_step()
         for number, most in drawn.grown:
             self._grow(number, most)
@@ -136,6 +144,22 @@ class ManagerMachine(RuleBasedStateMachine):
         self.planned = {}
         while len(self.launched) > drawn.ahead:
             self._commit(min(self.launched), drawn.token, drawn.endings)
+
+    def _move(self, number: int, free: int) -> None:
+        held = [block for block, owners in self.plain.owners.items() if owners]
+        if not held or not self.plain.order:
+            return
+        block, to = held[number % len(held)], self.plain.order[free % len(self.plain.order)]
+        writing = {name: what for name in self.tables if (what := self.writing(name))}
+        if self.plain.has_deeper(to):
+            before = self.kv.snapshot()
+            with pytest.raises(MoveRefused, match=f"block {to} is cached and block"):
+                self.kv.move(block, to, writing)
+            assert self.kv.snapshot() == before
+            return
+        self.kv.move(block, to, writing)
+        self.plain.move(block, to)
+        self._check()
 
     def _grow(self, number: int, most: int) -> None:
         name = self.pick(number, RequestStatus.RUNNING)

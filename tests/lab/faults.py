@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from pellucid.kv.acts import AnyAct
 from pellucid.kv.snapshot import PoolView, RequestView, Snapshot
+from pellucid.kv.table import RequestStatus
 from pellucid.lab.recording import Frame, Recording
 
 Recordings = dict[str, Recording]
@@ -93,3 +94,15 @@ def another_token(recording: Recording, name: str) -> Recording:
 def rounding(recording: Recording) -> Recording:
     """As if the engine ran in a precision in which outputs may differ."""
     return replace(recording, about=replace(recording.about, dtype="bfloat16", exact=False))
+
+
+def never_served(run: Recording) -> Recording:
+    """NEW waits for a contiguous run that never comes, while 35 blocks stay free."""
+    admitted = run.admitted("NEW")
+    assert admitted is not None
+    view = run.frames[admitted].live("NEW")
+    assert view is not None
+    before = run.frames[admitted - 1].snapshot
+    waiting = replace(view, status=RequestStatus.WAITING, blocks=(), slots=0)
+    stuck = replace(before, requests=(*before.requests, waiting))
+    return in_frames(run, lambda f: replace(f, snapshot=stuck), where=range(admitted, len(run.frames)))

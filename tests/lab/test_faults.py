@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from lab import cache_faults, faults, scheduling_faults
+from lab import cache_faults, faults, placement_faults, scheduling_faults
 from lab.faults import Fault, in_scenario
 from pellucid.kv.acts import Launch, Take
 from pellucid.kv.memory import PoolMemory
-from pellucid.kv.table import RequestStatus
 from pellucid.lab.claims import CLAIMS
 from pellucid.lab.proof import Verdict
 from pellucid.lab.trial import Plays
@@ -60,18 +59,6 @@ def forgets_the_prefix(run: faults.Recording) -> faults.Recording:
     """The shared blocks lost their content before carol came, and she is given them all the same."""
     forgotten = (None, None, None, None)
     return faults.in_pools(run, lambda pool: replace(pool, identities=(*forgotten, *pool.identities[4:])))
-
-
-def never_served(run: faults.Recording) -> faults.Recording:
-    """NEW waits for a contiguous run that never comes, while 35 blocks stay free."""
-    admitted = run.admitted("NEW")
-    assert admitted is not None
-    view = run.frames[admitted].live("NEW")
-    assert view is not None
-    before = run.frames[admitted - 1].snapshot
-    waiting = replace(view, status=RequestStatus.WAITING, blocks=(), slots=0)
-    stuck = replace(before, requests=(*before.requests, waiting))
-    return faults.in_frames(run, lambda f: replace(f, snapshot=stuck), where=range(admitted, len(run.frames)))
 
 
 def avoids_the_hole(blocks: tuple[int, ...]) -> list[int]:
@@ -153,7 +140,7 @@ THE_FIRST: list[tuple[str, str, Fault, str]] = [
         in_scenario("sharing", lambda run: faults.another_token(run, "carol")),
         "of carol differs",
     ),
-    ("holes", "refused though there is room", in_scenario("holes", never_served), "was not served"),
+    ("holes", "refused though there is room", in_scenario("holes", faults.never_served), "was not served"),
     (
         "holes",
         "blocks of others instead of the hole",
@@ -202,7 +189,7 @@ THE_FIRST: list[tuple[str, str, Fault, str]] = [
     ),
 ]
 
-REFUTES = [*THE_FIRST, *scheduling_faults.REFUTES, *cache_faults.REFUTES]
+REFUTES = [*THE_FIRST, *scheduling_faults.REFUTES, *cache_faults.REFUTES, *placement_faults.REFUTES]
 
 
 @pytest.mark.parametrize(("claim", "fault", "words"), [pytest.param(c, f, w, id=f"{c}: {n}") for c, n, f, w in REFUTES])

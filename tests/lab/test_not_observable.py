@@ -16,8 +16,9 @@ from pellucid.lab.proof import Verdict
 from pellucid.lab.recorder import Recorder, tokens
 from pellucid.lab.recording import Recording
 from pellucid.lab.scenario import Scenario
-from pellucid.lab.scenarios import SCENARIOS
+from pellucid.lab.scenarios import SCENARIOS, placement
 from pellucid.lab.scenarios.holes import ARRIVES, HOLES
+from pellucid.lab.scenarios.placement import MOVED
 from pellucid.lab.scenarios.reuse import REUSE
 from pellucid.lab.scenarios.salts import SALTS
 from pellucid.lab.scenarios.sharing import SHARING
@@ -107,6 +108,61 @@ def test_nobody_arrived(plays: Plays) -> None:
 def test_rounding_is_no_evidence(plays: Plays) -> None:
     changed = faults.rounding(faults.another_token(plays.recordings["sharing"], "bob"))
     assert verdict("sharing", {**plays.recordings, "sharing": changed}, "rounding") is Verdict.NOT_OBSERVABLE
+
+
+def test_a_contiguous_allocator_that_would_have_served_it(tiny: LoadedModel, plays: Plays) -> None:
+    run = _play(tiny, lambda recorder: _side_by_side(recorder, 2, 10))
+    assert verdict("contiguous", {HOLES.name: run}, "Here it would not have been") is Verdict.NOT_OBSERVABLE
+
+
+def test_a_request_that_neither_way_of_keeping_memory_serves(plays: Plays) -> None:
+    run = plays.recordings["holes"]
+    arrived = next(i for i, frame in enumerate(run.frames) if ARRIVES in frame.added)
+    waiting = replace(run, frames=run.frames[: arrived + 1])
+    stuck = faults.in_request(waiting, ARRIVES, lambda view: replace(view, slots=0, blocks=()))
+    assert verdict("contiguous", {HOLES.name: stuck}, "it would wait too") is Verdict.NOT_OBSERVABLE
+
+
+def test_ids_that_were_not_shuffled(plays: Plays) -> None:
+    same = {**plays.recordings, "shuffled": plays.recordings["placed"]}
+    assert verdict("placement", same, "every request got the blocks") is Verdict.NOT_OBSERVABLE
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (None, "No live block was moved"),
+        (-1, "two live owners"),
+        (0, "partly filled"),
+        (slice(None), "where a cached one was"),
+    ],
+)
+def test_moves_that_do_not_matter_enough(
+    tiny: LoadedModel, plays: Plays, monkeypatch: pytest.MonkeyPatch, place: int | slice | None, words: str
+) -> None:
+    """Of the table of ann only the blocks at ``place`` move, to free ones."""
+
+    def moves(recorder: Recorder, *, everything: bool) -> list[tuple[int, int]]:
+        blocks = at(recorder.snapshot.table("ann"), place)
+        return list(zip(blocks, range(70, 79) if everything else range(60, 69), strict=False))
+
+    monkeypatch.setattr(placement, "ROUNDS", 2)
+    monkeypatch.setattr(placement, "_moves", moves)
+    recorder = Recorder(MOVED.name, PellucidLaboratory(tiny)(**MOVED.settings))
+    MOVED.play(recorder)
+    changed = {**plays.recordings, MOVED.name: recorder.recording()}
+    assert verdict("placement", changed, words) is Verdict.NOT_OBSERVABLE
+
+
+def at(table: tuple[int, ...], place: int | slice | None) -> tuple[int, ...]:
+    if place is None:
+        return ()
+    return table[place] if isinstance(place, slice) else (table[place],)
+
+
+def test_moves_and_rounding(plays: Plays) -> None:
+    changed = faults.rounding(faults.another_token(plays.recordings["moved"], "ann"))
+    assert verdict("placement", {**plays.recordings, "moved": changed}, "rounding") is Verdict.NOT_OBSERVABLE
 
 
 def test_requests_as_long_as_their_reservation(tiny: LoadedModel) -> None:

@@ -43,7 +43,10 @@ def test_a_soak_of_tiny_finds_nothing_and_something_happens(tiny: LoadedModel) -
     assert tally.rounds == 5
     assert tally.requests > tally.compared > tally.requests - tally.aborts > 0
     assert tally.audits > tally.steps
-    assert min(tally.preemptions, tally.hit_tokens, tally.hit_blocks, tally.evictions, tally.output_tokens) > 0
+    assert (
+        min(tally.preemptions, tally.hit_tokens, tally.hit_blocks, tally.evictions, tally.moves, tally.output_tokens)
+        > 0
+    )
 
 
 def test_without_a_model_every_setting_and_every_kind_of_request_is_met() -> None:
@@ -176,6 +179,25 @@ def one_step_too_many(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BlockPool, "lift_fence", lambda self, step: [])
 
 
+def moves_without_their_content(patch: pytest.MonkeyPatch) -> None:
+    """Tables follow a move, and the KV stays where it was."""
+    honest = Echo.launch
+    patch.setattr(Echo, "launch", lambda self, plan: honest(self, replace(plan, copies=())))
+
+
+def moves_for_one_owner(patch: pytest.MonkeyPatch) -> None:
+    """The runner changes one table, where several hold the block."""
+    honest = Echo.launch
+
+    def launch(self: Echo, plan: Any) -> None:
+        for block, to in plan.moves:
+            holder = next((blocks for blocks in self._tables.values() if block in blocks), [])
+            holder[:] = [to if each == block else each for each in holder]
+        honest(self, replace(plan, moves=()))
+
+    patch.setattr(Echo, "launch", launch)
+
+
 PLANTED: list[tuple[str, Plant, set[str]]] = [
     ("none", no_fences, {"invariant I10"}),
     ("none", shares_uncounted, {"invariant I2"}),
@@ -185,6 +207,8 @@ PLANTED: list[tuple[str, Plant, set[str]]] = [
     ("none", shares_unequal_prefixes, {"invariant I6"}),
     ("none", a_wrong_block_in_the_plan, {"output"}),
     ("none", another_token_in_company(Echo, 3), {"output"}),
+    ("none", moves_without_their_content, {"output"}),
+    ("none", moves_for_one_owner, {"output"}),
     ("none", never_admits, {"stuck"}),
     ("none", never_collects, {"stuck"}),
     ("none", forgets_a_request, {"lost"}),

@@ -87,8 +87,8 @@ def _extent(source: str, function: str) -> tuple[int, int]:
 POOL = [
     Mutant(
         "kv/pool.py",
-        "self.reclaimable.put(self.blocks[RESERVED_BLOCK + 1 :])",
-        "self.reclaimable.put(self.blocks[RESERVED_BLOCK:])",
+        "first_use = self.blocks[RESERVED_BLOCK + 1 :]",
+        "first_use = self.blocks[RESERVED_BLOCK:]",
         "the reserved block is handed out",
     ),
     Mutant("kv/pool.py", "if num_blocks < 2:", "if num_blocks < 1:", "a pool without a usable block is accepted"),
@@ -135,6 +135,7 @@ POOL = [
         "self.fenced.setdefault(fence, []).append(block)",
         "self.fenced[fence] = [block]",
         "of several blocks behind one fence all but the last are lost",
+        inside="give_back",
     ),
     Mutant(
         "kv/pool.py",
@@ -1181,6 +1182,98 @@ CORE = [
     ),
 ]
 
+MOVES = [
+    Mutant(
+        "kv/pool.py",
+        "to.owners, block.owners = block.owners, 0",
+        "to.owners, block.owners = 1, 0",
+        "a moved block has lost all but one of its owners",
+    ),
+    Mutant("kv/pool.py", "self.index.replace(block, to, block.content)", "pass", "moved content is found where it was"),
+    Mutant(
+        "kv/pool.py",
+        "to.content, block.content = block.content, None",
+        "to.content = block.content",
+        "what a move leaves behind counts as cached",
+    ),
+    Mutant("kv/pool.py", "if fence:", "if False:", "a block is re-used while it is still written to", inside="move"),
+    Mutant(
+        "kv/pool.py",
+        "if not block.fence:  # else it was fenced now, or when the request that writes to it left",
+        "if not fence:",
+        "a block whose writer left is reclaimable as soon as its readers are moved away",
+    ),
+    Mutant(
+        "kv/prefix.py",
+        "blocks[blocks.index(block)] = by",
+        "blocks.remove(block); blocks.append(by)",
+        "a moved block counts as the newest of its equals",
+    ),
+    Mutant(
+        "kv/manager.py",
+        "fence = max((what.step for table, what in writes if block in self._written(table, what)), default=0)",
+        "fence = max((what.step for table, what in writes), default=0)",
+        "blocks written long ago are fenced when they are moved",
+    ),
+    Mutant(
+        "kv/manager.py",
+        "if target.content is not None:",
+        "if False:",
+        "what a move overwrites is still found",
+    ),
+    Mutant("kv/manager.py", "for table in owners:", "for table in owners[:1]:", "other owners keep the old block"),
+    Mutant(
+        "kv/manager.py",
+        "deeper = next((b.id for b in blocks if b.content and b.content.parent == content.identity), None)",
+        "deeper = None",
+        "a move evicts a parent before its children",
+    ),
+    Mutant(
+        "kv/manager.py",
+        "if state not in (BlockState.FREE, BlockState.CACHED):",
+        "if state in (BlockState.RESERVED, BlockState.HELD):",
+        "a block is moved to where a launched step still writes",
+    ),
+    Mutant(
+        "kv/manager.py",
+        "if state is not BlockState.HELD:",
+        "if state is BlockState.RESERVED:",
+        "blocks that nobody holds can be moved",
+    ),
+    Mutant("kv/fold.py", "self._order.remove((to,))", "pass", "the fold: a move's target stays reclaimable"),
+    Mutant("kv/fold.py", "if act.fence:", "if False:", "the fold: a move's source is never fenced"),
+    Mutant(
+        "kv/fold.py",
+        "if not self._fences[block]:",
+        "if not act.fence:",
+        "the fold: a source fenced earlier is reclaimable at once",
+    ),
+    Mutant("kv/trail.py", "if to in blocks:", "if False:", "I10 does not look at moves"),
+    Mutant("kv/trail.py", "if self._owners[to]:", "if False:", "I4 does not look at moves"),
+    Mutant("kv/trail.py", "if self._identities[to] is not None:", "if False:", "I6 does not look at moves"),
+    Mutant(
+        "kv/trail.py",
+        "if (block in table) != (name in act.requests):",
+        "if False:",
+        "I2: a move may forget an owner",
+    ),
+    Mutant(
+        "kv/trail.py",
+        "self._filled[to], self._filled[block] = self._filled[block], 0",
+        "pass",
+        "false alarms about blocks that were filled before they were moved",
+    ),
+    Mutant(
+        "engine/scheduler.py",
+        "self._moves.append((block, to))",
+        "pass",
+        "the runner is not told of moves",
+    ),
+    Mutant("engine/scheduler.py", "self._moves = []", "pass", "blocks move again in every plan", inside="schedule"),
+    Mutant("engine/draft.py", "copies=tuple(moves),", "copies=(),", "tables follow a move, and the KV does not"),
+    Mutant("engine/draft.py", "moves=tuple(moves),", "moves=(),", "the KV follows a move, and tables do not"),
+]
+
 MUTANTS: list[Mutant] = [
     *POOL,
     *POLICY,
@@ -1200,4 +1293,5 @@ MUTANTS: list[Mutant] = [
     *DRAFT,
     *QUEUE,
     *CORE,
+    *MOVES,
 ]

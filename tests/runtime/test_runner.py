@@ -59,10 +59,11 @@ def plan(
     admitted: tuple[Admission, ...] = (),
     blocks: tuple[tuple[int, tuple[int, ...]], ...] = (),
     copies: tuple[tuple[int, int], ...] = (),
+    moves: tuple[tuple[int, int], ...] = (),
 ) -> StepPlan:
     """``rows`` are (handle, start, count, samples)."""
     handles, starts, counts, samples = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return StepPlan(step, released, admitted, blocks, copies, handles, starts, counts, samples)
+    return StepPlan(step, released, admitted, blocks, copies, handles, starts, counts, samples, moves)
 
 
 def test_inputs_of_a_mixed_step() -> None:
@@ -134,6 +135,35 @@ def test_copies_are_made_before_the_rows_run() -> None:
     row = admit(1, (10, 11, 12, 13, 14))
     runner.launch(plan(1, (1, 2, 3, True), admitted=(row,), blocks=((1, (6, 8)),), copies=((5, 6),)))
     assert model.pools[0].nonzero().flatten().tolist() == [5, 6]
+
+
+def test_moved_blocks_are_replaced_in_every_table_before_new_ones_are_appended() -> None:
+    """7 goes to 9 and its place to 30's block; what is appended as 7 is another request's from now on."""
+    runner, model, storage = make_runner()
+    rows = (admit(1, tuple(range(10, 16))), admit(2, tuple(range(10, 16))))
+    runner.launch(plan(1, (1, 0, 6, True), (2, 4, 2, True), admitted=rows, blocks=((1, (7, 30)), (2, (7, 8)))))
+    storage.tensor[:, :, 7], storage.tensor[:, :, 30] = 7.0, 30.0
+    runner.launch(
+        plan(
+            2,
+            (1, 6, 1, True),
+            (2, 6, 1, True),
+            (3, 0, 1, True),
+            admitted=(admit(3, (50,)),),
+            blocks=((3, (30,)),),
+            moves=((7, 9), (30, 7)),
+            copies=((7, 9), (30, 7)),
+        )
+    )
+    assert model.calls[1][2].block_tables.tolist() == [[9, 7], [9, 8], [30, 0]]
+    assert model.pools[1][[9, 7]].tolist() == [7.0, 30.0]
+
+
+@pytest.mark.parametrize("move", [(0, 5), (5, 0), (5, 40), (-1, 5)])
+def test_moves_that_no_scheduler_makes_are_refused(move: tuple[int, int]) -> None:
+    runner, _, _ = make_runner()
+    with pytest.raises(InvariantViolation, match="a pool of 40 hands out 1 to 39"):
+        runner.launch(plan(1, (1, 0, 1, True), admitted=(admit(1, (1,)),), blocks=((1, (5,)),), moves=(move,)))
 
 
 def test_a_place_that_is_used_again_keeps_nothing_of_its_former_row() -> None:

@@ -102,6 +102,7 @@ def _scheduler(options: EngineOptions, pool: PoolSize, eos: tuple[int, ...], voc
         options.block_size,
         enable_prefix_caching=options.enable_prefix_caching,
         reuse_policy=options.reuse_policy,
+        shuffle_blocks=options.shuffle_blocks,
         journal_capacity=options.journal_capacity,
         verify_hits=options.verify_prefix_hits,
     )

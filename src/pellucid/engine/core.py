@@ -49,6 +49,11 @@ class EngineCore:
         """End a live request now (see `Scheduler.abort`)."""
         return self.scheduler.abort(name)
 
+    def move(self, block: int, to: int) -> None:
+        """Move a live block between two steps (see `Scheduler.move`)."""
+        self._refuse_if_stopped()
+        self.scheduler.move(block, to)
+
     def has_unfinished_requests(self) -> bool:
         return self._stopped is None and self.scheduler.has_unfinished_requests()
 

@@ -55,15 +55,16 @@ class Draft:
             del column[row]
         self.new_blocks.pop(sequence.handle, None)
 
-    def plan(self, released: list[int]) -> StepPlan:
+    def plan(self, released: list[int], moves: list[tuple[int, int]]) -> StepPlan:
         return StepPlan(
             step=self.step,
             released=tuple(released),
             admitted=tuple(self.admitted),
             new_blocks=tuple(self.new_blocks.items()),
-            copies=(),
+            copies=tuple(moves),
             handles=tuple([sequence.handle for sequence in self.sequences]),
             starts=tuple(self.starts),
             counts=tuple(self.counts),
             samples=tuple(self.samples),
+            moves=tuple(moves),
         )

@@ -139,6 +139,15 @@ class LLM:
         self._news.pop(live.handle, None)
         return live.output()
 
+    def move_block(self, block: int, to: int) -> None:
+        """Move a live block of KV memory to a free or cached one: its content, and every table that holds it.
+
+        Between two steps; the answers stay what they are. Raises `MoveRefused`, with nothing changed, if
+        ``block`` is not held, if ``to`` is not reclaimable, or if it is cached and the next block of its
+        prefix is findable.
+        """
+        self._core.move(block, to)
+
     def get_tokenizer(self) -> Tokenizer:
         """The model's tokenizer. Raises `RequestError` if it has none."""
         if self.tokenizer is None:

@@ -30,7 +30,8 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
     free while anything runs. ``async_scheduling`` None means off for `LLM.step`, on for `LLM.generate`.
 
     *Blocks*: ``block_size`` a power of two from 1 to 256, ``enable_prefix_caching``, ``reuse_policy``
-    free-first, vllm-0.23 or vllm-0.24; ``journal_capacity`` acts are kept (None: all), older ones are
+    free-first, vllm-0.23 or vllm-0.24; ``shuffle_blocks`` is a seed that scatters physical ids from the
+    start (None: first used in ascending order); ``journal_capacity`` acts are kept (None: all), older ones are
     folded; ``verify_prefix_hits`` compares token ids on every hit.
 
     *Arithmetic*: ``kernels`` compiled, onednn or torch, and ``attention_backend`` compiled or reference;
@@ -57,6 +58,7 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
     watermark: float = 0.0
     async_scheduling: bool | None = None
     reuse_policy: str = "free-first"
+    shuffle_blocks: int | None = None
     attention_backend: str = "auto"
     kernels: str = "auto"
     enforce_eager: bool = False

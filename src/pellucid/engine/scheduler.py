@@ -53,6 +53,7 @@ class Scheduler:
         self._live: dict[str, Sequence] = {}
         self._handles = 0
         self._released: list[int] = []
+        self._moves: list[tuple[int, int]] = []
         self._spare = int(config.watermark * len(kv.pool.blocks))
 
     # -- requests come and go ----------------------------------------------------------------------
@@ -103,6 +104,15 @@ class Scheduler:
         """Whether anything waits, runs, or is still under way in a launched step."""
         return bool(self._live or self.launched)
 
+    def move(self, block: int, to: int) -> None:
+        """Move the held ``block`` to the reclaimable block ``to``; the next plan tells the runner first of all.
+
+        Raises `MoveRefused` (see `KVManager.move`).
+        """
+        writing = {sequence.name: self._writing(sequence) for sequence in self.running}
+        self.kv.move(block, to, {name: what for name, what in writing.items() if what is not None})
+        self._moves.append((block, to))
+
     # -- a step ------------------------------------------------------------------------------------
 
     def schedule(self) -> StepPlan:
@@ -113,8 +123,9 @@ class Scheduler:
             self._schedule_waiting(draft)
         if not draft.sequences:
             return StepPlan(draft.step, (), (), (), (), (), (), (), ())
-        plan = draft.plan(self._released)
+        plan = draft.plan(self._released, self._moves)
         self._released = []
+        self._moves = []
         rows = {handle: row for row, handle in enumerate(plan.handles)}
         self.launched.append(Launched(plan, draft.sequences, rows))
         self.kv.launch([sequence.name for sequence in draft.sequences], plan.counts)

@@ -155,6 +155,19 @@ class Unfence(Act, frozen=True, gc=False):
     blocks: tuple[int, ...]
 
 
+class Move(Act, frozen=True, gc=False):
+    """The owners ``requests`` of ``block``, and its content, have ``to`` in its place.
+
+    ``block`` is returned, without content. Launched steps up to ``fence`` may still write to it, 0 if none
+    does: then it stays out of use so long.
+    """
+
+    requests: tuple[str, ...]
+    block: int
+    to: int
+    fence: int
+
+
 class Preempt(Act, frozen=True, gc=False):
     """``request`` went back to the waiting queue, so that ``by`` gets blocks. It will be recomputed."""
 
@@ -183,6 +196,7 @@ AnyAct = (
     | Commit
     | Return
     | Unfence
+    | Move
     | Preempt
     | Close
 )

@@ -200,6 +200,19 @@ class Fold:
             self._fences[block] = 0
         self._order.put((block for block in act.blocks if not self._owners[block]), self._identities)
 
+    def _move(self, act: acts.Move) -> None:
+        block, to = act.block, act.to
+        self._order.remove((to,))
+        self._owners[to], self._owners[block] = self._owners[block], 0
+        self._identities[to], self._identities[block] = self._identities[block], None
+        for name in act.requests:
+            table = self._requests[name].blocks
+            table[table.index(block)] = to
+        if act.fence:
+            self._fences[block] = act.fence
+        if not self._fences[block]:
+            self._order.put((block,), self._identities)
+
     def _preempt(self, act: acts.Preempt) -> None:
         request = self._requests[act.request]
         request.status = RequestStatus.PREEMPTED
@@ -222,6 +235,7 @@ _APPLY: dict[type, Callable[[Fold, Any], None]] = {
     acts.Commit: Fold._commit,
     acts.Return: Fold._return,
     acts.Unfence: Fold._unfence,
+    acts.Move: Fold._move,
     acts.Preempt: Fold._preempt,
     acts.Close: Fold._close,
 }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pellucid.errors import DuplicateRequest, FinishedRequest, InvariantViolation, UnknownRequest
+from pellucid.errors import DuplicateRequest, FinishedRequest, InvariantViolation, MoveRefused, UnknownRequest
 from pellucid.kv import acts
-from pellucid.kv.block import Block, Content, check_block_size
+from pellucid.kv.block import Block, BlockState, Content, check_block_size
 from pellucid.kv.explain import Explanation
 from pellucid.kv.identity import ROOT, namespace, space_id
 from pellucid.kv.journal import Journal
@@ -51,8 +51,9 @@ class KVManager:
     """Block tables for requests, from one pool.
 
     The scheduler calls `open`, `match`, `admit`, `extend`, `preempt`, `publish`, `close`,
-    and `begin_step`, `launch`, `commit` around them; everybody else only reads.
+    and `begin_step`, `launch`, `commit` around them, and `move` between two steps; everybody else only reads.
 
+    ``shuffle_blocks`` seeds a random order of first use (None: ascending ids).
     ``journal_capacity`` bounds the journal (None: keep every act). ``verify_hits`` compares the
     token ids of every hit block with the request's and raises `InvariantViolation` if they differ.
 
@@ -66,13 +67,14 @@ class KVManager:
         *,
         enable_prefix_caching: bool = True,
         reuse_policy: str = "free-first",
+        shuffle_blocks: int | None = None,
         journal_capacity: int | None = JOURNAL_CAPACITY,
         verify_hits: bool = False,
     ) -> None:
         check_block_size(block_size)
         self.block_size = block_size
         self.prefix_caching = enable_prefix_caching
-        self.pool = BlockPool(num_blocks, reuse_policy)
+        self.pool = BlockPool(num_blocks, reuse_policy, shuffle_blocks)
         self.ledger = MissLedger(self.pool.index)
         self.verify_hits = verify_hits
         self.step = 0
@@ -228,7 +230,50 @@ class KVManager:
         if blocks := self.pool.lift_fence(step):
             self.journal.append(acts.Unfence(self.step, tuple(block.id for block in blocks)))
 
+    def move(self, block: int, to: int, writing: Mapping[str, Writing]) -> None:
+        """Move the held ``block`` to the reclaimable block ``to``, for all its owners, between two steps.
+
+        Its place in every table, its content and its owners go with it; what ``to`` held is evicted, and
+        ``block`` returns as any block without content does. ``writing`` is what launched steps still write,
+        by request. The KV itself is the runner's to copy, before anything else happens to either block.
+
+        Raises `MoveRefused`, with nothing changed, if ``block`` is not held or ``to`` not reclaimable, or if
+        the next block of what ``to`` holds is findable: it would outlive its parent (I7).
+        """
+        source, target = self._movable(block), self._landing(to)
+        owners = [table for table in self._tables.values() if source in table.blocks]
+        writes = [(table, writing[table.name]) for table in owners if table.name in writing]
+        fence = max((what.step for table, what in writes if block in self._written(table, what)), default=0)
+        self.pool.reclaimable.remove(target)
+        if target.content is not None:
+            self._evict(owners[0], [target])
+        self.pool.move(source, target, fence)
+        for table in owners:
+            table.blocks[table.blocks.index(source)] = target
+        self.journal.append(acts.Move(self.step, tuple(table.name for table in owners), block, to, fence))
+
     # -- how it does it ----------------------------------------------------------------------------
+
+    def _movable(self, block: int) -> Block:
+        blocks = self.pool.blocks
+        state = blocks[block].state if 0 <= block < len(blocks) else "outside the pool"
+        if state is not BlockState.HELD:
+            raise MoveRefused(f"block {block} is {state}, and only a block that somebody holds can be moved.")
+        return blocks[block]
+
+    def _landing(self, to: int) -> Block:
+        blocks = self.pool.blocks
+        state = blocks[to].state if 0 <= to < len(blocks) else "outside the pool"
+        if state not in (BlockState.FREE, BlockState.CACHED):
+            raise MoveRefused(f"block {to} is {state}; a block can be moved to a free or cached one only.")
+        if (content := blocks[to].content) is not None:
+            deeper = next((b.id for b in blocks if b.content and b.content.parent == content.identity), None)
+            if deeper is not None:
+                raise MoveRefused(
+                    f"block {to} is cached and block {deeper}, the next of its prefix, would outlive it; "
+                    "choose the deepest block of a prefix, or a free one."
+                )
+        return blocks[to]
 
     def _same_batch(self, requests: list[str]) -> tuple[str, ...]:
         """An unchanged batch is recorded by one and the same tuple, which keeps a long journal small."""
@@ -303,8 +348,7 @@ class KVManager:
         fence = 0
         if writing is not None:
             fence = writing.step
-            first, last = writing.start // self.block_size, self.blocks_for(writing.end)
-            written = frozenset(block.id for block in table.blocks[first:last])
+            written = self._written(table, writing)
         held_back = self.pool.give_back(blocks, fence, written)
         ids = tuple([block.id for block in blocks])
         self.journal.append(acts.Return(self.step, table.name, ids, tuple([i for i in ids if i in written]), fence))
@@ -313,6 +357,10 @@ class KVManager:
         table.blocks = []
         table.capacity = table.slots = table.published = table.published_in_step = 0
         table.publish_at = NEVER
+
+    def _written(self, table: BlockTable, writing: Writing) -> frozenset[int]:
+        first, last = writing.start // self.block_size, self.blocks_for(writing.end)
+        return frozenset(block.id for block in table.blocks[first:last])
 
     # -- what everybody may read -------------------------------------------------------------------
 

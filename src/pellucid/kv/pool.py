@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 
 from pellucid.errors import ConfigError
@@ -14,17 +15,20 @@ class BlockPool:
     """``num_blocks`` blocks, block 0 of them reserved, under one re-use policy.
 
     ``taken`` and ``returned`` count table references ever made and given up: their difference is
-    what is held now (invariant I9).
+    what is held now (invariant I9). ``shuffle`` seeds a random order of first use; None: ascending ids.
     """
 
-    def __init__(self, num_blocks: int, policy: str = "free-first") -> None:
+    def __init__(self, num_blocks: int, policy: str = "free-first", shuffle: int | None = None) -> None:
         if num_blocks < 2:
             raise ConfigError(
                 f"a pool of {num_blocks} block(s) holds nothing: block 0 is reserved, so ask for at least 2."
             )
         self.blocks = [Block(i) for i in range(num_blocks)]
         self.reclaimable: ReusePolicy = reuse_policy(policy)
-        self.reclaimable.put(self.blocks[RESERVED_BLOCK + 1 :])
+        first_use = self.blocks[RESERVED_BLOCK + 1 :]
+        if shuffle is not None:
+            random.Random(shuffle).shuffle(first_use)
+        self.reclaimable.put(first_use)
         self.index = PrefixIndex()
         self.fenced: dict[int, list[Block]] = {}  # launched step -> blocks, last of their table first
         self.taken = 0
@@ -72,6 +76,22 @@ class BlockPool:
         self.returned += len(blocks)
         self.reclaimable.put(ownerless)
         return held_back
+
+    def move(self, block: Block, to: Block, fence: int = 0) -> None:
+        """All owners and the content of ``block`` go to ``to``, which has neither and is not in the order of re-use.
+
+        ``block`` is returned without content, once the launched steps up to ``fence`` that may still write
+        to it are committed.
+        """
+        to.owners, block.owners = block.owners, 0
+        if block.content is not None:
+            self.index.replace(block, to, block.content)
+            to.content, block.content = block.content, None
+        if fence:
+            block.fence = fence
+            self.fenced.setdefault(fence, []).append(block)
+        if not block.fence:  # else it was fenced now, or when the request that writes to it left
+            self.reclaimable.put([block])
 
     def lift_fence(self, step: int) -> list[Block]:
         """Step ``step`` has been committed: nothing can write any more to the blocks returned here."""

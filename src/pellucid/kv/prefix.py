@@ -37,6 +37,11 @@ class PrefixIndex:
         spaces = self._spaces.setdefault(content.plain, {})
         spaces[content.namespace] = spaces.get(content.namespace, 0) + 1
 
+    def replace(self, block: Block, by: Block, content: Content) -> None:
+        """``content`` is now in ``by`` instead of ``block``, and as old as it was."""
+        blocks = self._blocks[content.identity]
+        blocks[blocks.index(block)] = by
+
     def discard(self, block: Block, content: Content) -> None:
         blocks = self._blocks[content.identity]
         blocks.remove(block)

@@ -22,7 +22,7 @@ class Fault(NamedTuple):
 
 
 class Trail:
-    """Checks I4, I5, I7 (hits), I8 and I10 on acts, in the order in which they happened."""
+    """Checks I4, I5, I7 (hits), I8 and I10 on acts, and what a move may not do, in the order in which they happened."""
 
     def __init__(self, base: Snapshot) -> None:
         size = base.pool.block_size
@@ -166,6 +166,26 @@ class Trail:
                 message = f"block {block} is out of its fence while step {steps[0]} may still write to it."
                 yield Fault("I10", message, (block,))
 
+    def _move(self, act: acts.Move) -> Iterator[Fault]:
+        block, to = act.block, act.to
+        for step, blocks in self._writing.items():
+            if to in blocks:
+                yield Fault("I10", f"block {block} was moved to {to} while step {step} may still write there.", (to,))
+        if self._owners[to]:
+            yield Fault("I4", f"block {block} was moved over block {to}, which {self._owners[to]} own.", (to,))
+        if self._identities[to] is not None:
+            yield Fault("I6", f"block {block} was moved to {to} while that was findable.", (to,))
+        for name, table in self._tables.items():
+            if (block in table) != (name in act.requests):
+                owns = "keeps" if block in table else "never had"
+                yield Fault("I2", f"block {block} was moved to {to}, and {name!r} {owns} it.", (block, to))
+        for name in act.requests:
+            self._tables[name] = [to if each == block else each for each in self._tables[name]]
+        self._owners[to], self._owners[block] = self._owners[block], 0
+        self._identities[to], self._identities[block] = self._identities[block], None
+        self._filled[to], self._filled[block] = self._filled[block], 0
+        self._shared[to] = self._shared[block]
+
 
 _FOLLOW: dict[type, Callable[[Trail, Any], Iterator[Fault]]] = {
     acts.Open: Trail._open,
@@ -180,4 +200,5 @@ _FOLLOW: dict[type, Callable[[Trail, Any], Iterator[Fault]]] = {
     acts.Commit: Trail._commit,
     acts.Return: Trail._return,
     acts.Unfence: Trail._unfence,
+    acts.Move: Trail._move,
 }

@@ -40,6 +40,9 @@ class Engine(Protocol):
 
     def abort(self, name: str) -> Received: ...
 
+    def move(self, block: int, to: int) -> None:
+        """Move a live block. Raises `MoveRefused`."""
+
     def step(self) -> list[Received]:
         """One step; whoever got a token."""
 
@@ -67,6 +70,7 @@ class EchoEngine:
             settings.block_size,
             enable_prefix_caching=settings.enable_prefix_caching,
             reuse_policy=settings.reuse_policy,
+            shuffle_blocks=settings.shuffle_blocks,
             journal_capacity=None,
         )
         config = SchedulerConfig(
@@ -95,6 +99,9 @@ class EchoEngine:
 
     def abort(self, name: str) -> Received:
         return self._received(self._core.abort(name))
+
+    def move(self, block: int, to: int) -> None:
+        self._core.move(block, to)
 
     def step(self) -> list[Received]:
         return [self._received(progress.sequence) for progress in self._core.step()]

@@ -33,8 +33,14 @@ class Echo:
         for admission in plan.admitted:
             self._tokens[admission.handle] = list(admission.tokens)
             self._tables[admission.handle] = []
+        for block, to in plan.moves:
+            for table in self._tables.values():
+                table[:] = [to if each == block else each for each in table]
         for handle, blocks in plan.new_blocks:
             self._tables[handle] += blocks
+        for block, to in plan.copies:
+            for offset in range(self._block_size):
+                self._slots[to, offset] = self._slots.get((block, offset), 0)
         sampled = []
         for handle, start, count, samples in zip(plan.handles, plan.starts, plan.counts, plan.samples, strict=True):
             self._rows.advance(handle, start, count, samples)

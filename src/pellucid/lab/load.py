@@ -23,6 +23,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     block_size: int = 16
     enable_prefix_caching: bool = True
     reuse_policy: str = "free-first"
+    shuffle_blocks: int | None = None
     scheduling_policy: str = "fcfs"
     async_scheduling: bool = False
     max_num_batched_tokens: int = 2048
@@ -69,7 +70,18 @@ class Abort(Struct, frozen=True, tag_field="do", tag="abort", forbid_unknown_fie
     name: str
 
 
-Action = Add | Abort
+class Move(Struct, frozen=True, tag_field="do", tag="move", forbid_unknown_fields=True):
+    """Before step ``step`` a live block moves to a reclaimable one; nothing happens if there is none, or it may not.
+
+    Of all blocks that are held it is number ``block``, of those in the order of re-use number ``to``, counted round.
+    """
+
+    step: int
+    block: int
+    to: int
+
+
+Action = Add | Abort | Move
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,8 +113,15 @@ def draw(model: str, seed: int, number: int) -> Case:
             actions.append(Abort(when, add.name))
             if rng.random() < 0.3:  # the same name again, at once
                 actions.append(_request(rng, add.name, when, rng.choice(families), room))
+    actions += _moves(rng, step)
     actions.sort(key=lambda action: action.step)
     return Case(model, settings, tuple(actions))
+
+
+def _moves(rng: random.Random, last: int) -> list[Move]:
+    """Blocks are moved about in some rounds, until a while after the last request."""
+    count = rng.choice((0, 0, 0, 5, 20))
+    return [Move(rng.randint(0, last + 20), rng.randrange(100), rng.randrange(100)) for _ in range(count)]
 
 
 def _settings(rng: random.Random) -> Settings:
@@ -113,6 +132,7 @@ def _settings(rng: random.Random) -> Settings:
         block_size=block_size,
         enable_prefix_caching=rng.random() < 0.85,
         reuse_policy=rng.choice(sorted(REUSE_POLICIES)),
+        shuffle_blocks=rng.choice((None, None, None, 1)),
         scheduling_policy=rng.choice(("fcfs", "priority")),
         async_scheduling=rng.random() < 0.5,
         max_num_batched_tokens=rng.choice((1, 2, 3, 5, 8, 16, 17, 64, 64, 64, 2048, 2048)),

@@ -34,6 +34,9 @@ class ModelEngine:
     def abort(self, name: str) -> Received:
         return _received(self.llm.abort_request(name))
 
+    def move(self, block: int, to: int) -> None:
+        self.llm.move_block(block, to)
+
     def step(self) -> list[Received]:
         return list(map(_received, self.llm.step()))
 

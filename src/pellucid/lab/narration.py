@@ -58,7 +58,8 @@ class Narrator:
                 self._planned = True
                 plan += [*self._idle(), *self._waiting()]
             planning = isinstance(act, acts.Launch) or not self._planned
-            part = arrives if isinstance(act, acts.Open) else plan if planning else result
+            early = isinstance(act, acts.Open | acts.Move)
+            part = arrives if early else plan if planning else result
             part += _TELL[type(act)](self, act)
             if isinstance(act, acts.Take) and isinstance(self._last, acts.Admit):
                 part[-2:] = [sentences(part[-2:])]
@@ -82,6 +83,14 @@ class Narrator:
             name=act.request,
             tokens=_tokens(act.tokens),
             blocks=blocks,
+        )
+
+    def _move(self, act: acts.Move) -> Iterator[str]:
+        yield say(
+            "Block {block} of {owners} moves to block {to}, and its content with it.",
+            block=act.block,
+            owners=names_of(act.requests),
+            to=act.to,
         )
 
     # -- the plan ----------------------------------------------------------------------------------
@@ -502,6 +511,7 @@ _TELL: dict[type, Callable[[Narrator, Any], Iterator[str]]] = {
     acts.Commit: Narrator._commit,
     acts.Return: Narrator._return,
     acts.Unfence: Narrator._unfence,
+    acts.Move: Narrator._move,
     acts.Preempt: Narrator._preempt,
     acts.Close: Narrator._close,
 }

@@ -29,6 +29,10 @@ class PellucidSubject:
     def abort_request(self, name: str) -> None:
         self.llm.abort_request(name)
 
+    def move_block(self, block: int, to: int) -> bool:
+        self.llm.move_block(block, to)
+        return True
+
     def step(self) -> Mapping[str, Output]:
         return {
             output.request_id: Output(tuple(output.outputs[0].token_ids), output.num_cached_tokens, output.finished)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pellucid.kv.snapshot import Snapshot
 from pellucid.lab.recording import Frame, Recording, Submission
@@ -31,6 +31,7 @@ class Recorder:
         self._outputs: dict[str, Output] = {}
         self._added: list[str] = []
         self._aborted: list[str] = []
+        self._moved: list[tuple[int, int]] = []
         self._stopped: set[str] = set()
         self._frames: list[Frame] = []
         self.observe()
@@ -54,6 +55,15 @@ class Recorder:
         self._subject.abort_request(name)
         self._aborted.append(name)
         self._stopped.add(name)
+
+    def move(self, moves: Iterable[tuple[int, int]]) -> bool:
+        """Move live blocks (block, to), one after the other, and observe; False if this subject moves none."""
+        for block, to in moves:
+            if not self._subject.move_block(block, to):
+                return False
+            self._moved.append((block, to))
+        self.observe()
+        return True
 
     def step(self) -> None:
         self._outputs.update(self._subject.step())
@@ -88,13 +98,14 @@ class Recorder:
             step=self._steps,
             added=tuple(self._added),
             aborted=tuple(self._aborted),
+            moved=tuple(self._moved),
             snapshot=self._subject.snapshot(),
             memory=self._subject.memory(),
             received={name: len(output.tokens) for name, output in self._outputs.items()},
             violations=None if violations is None else tuple(map(str, violations)),
         )
         self._frames.append(frame)
-        self._added, self._aborted = [], []
+        self._added, self._aborted, self._moved = [], [], []
 
     def ended(self, name: str) -> bool:
         """Whether the request has delivered its last token or was aborted."""

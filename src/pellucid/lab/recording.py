@@ -26,9 +26,9 @@ class Submission(Struct, frozen=True):
 class Frame(Struct, frozen=True, kw_only=True):
     """Everything observed after step ``step`` of a recording; 0 is before its first.
 
-    ``added`` and ``aborted`` happened since the frame before. ``received`` counts the output tokens
-    each request of the recording has delivered so far. ``violations`` are what an audit from inside
-    found, None where there is none.
+    ``added``, ``aborted`` and ``moved`` (live blocks, and where each went, in order) happened since the
+    frame before. ``received`` counts the output tokens each request of the recording has delivered so
+    far. ``violations`` are what an audit from inside found, None where there is none.
     """
 
     step: int
@@ -38,6 +38,7 @@ class Frame(Struct, frozen=True, kw_only=True):
     memory: PoolMemory | None
     received: dict[str, int]
     violations: tuple[str, ...] | None
+    moved: tuple[tuple[int, int], ...] = ()
 
     def live(self, name: str) -> RequestView | None:
         """The request in this frame's snapshot, None if it is not there."""

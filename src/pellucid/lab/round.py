@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
+from contextlib import suppress
 
 from msgspec import Struct
 
+from pellucid.errors import MoveRefused
 from pellucid.kv import acts
 from pellucid.lab.bed import Bed, Received, Reference, agree
-from pellucid.lab.load import LONGEST, Abort, Action, Add, Case
+from pellucid.lab.load import LONGEST, Abort, Action, Add, Case, Move
 
 PATIENCE = 50 + 4 * LONGEST
 """Steps in which nobody ends or gets further than ever before; computing a request again takes up to `LONGEST`."""
@@ -59,6 +61,7 @@ class Tally(Struct):
     hit_tokens: int = 0
     hit_blocks: int = 0
     evictions: int = 0
+    moves: int = 0
     output_tokens: int = 0
     audits: int = 0
     compared: int = 0
@@ -82,6 +85,8 @@ class Tally(Struct):
                 self.hit_blocks += len(act.blocks)
             case acts.Evict():
                 self.evictions += len(act.blocks)
+            case acts.Move():
+                self.moves += 1
             case acts.Commit():
                 self.output_tokens += len(act.requests)
 
@@ -137,7 +142,9 @@ class Round:
         self._check_baseline()
 
     def _act(self, action: Action) -> None:
-        if isinstance(action, Add) and action.name not in self._live:
+        if isinstance(action, Move):
+            self._move(action)
+        elif isinstance(action, Add) and action.name not in self._live:
             self._engine.add(action)
             self._live[action.name] = action
         elif isinstance(action, Abort) and action.name in self._live:
@@ -147,6 +154,14 @@ class Round:
             return
         self._progress = self.tally.steps
         self._audit()
+
+    def _move(self, action: Move) -> None:
+        pool = self._engine.kv.snapshot().pool
+        held = [block for block, owners in enumerate(pool.owners) if owners]
+        if held and pool.reuse_order:
+            with suppress(MoveRefused):
+                to = pool.reuse_order[action.to % len(pool.reuse_order)]
+                self._engine.move(held[action.block % len(held)], to)
 
     def _receive(self, received: Received) -> None:
         if received.name not in self._live:

@@ -13,7 +13,7 @@ CACHING: dict[str, Any] = {"enable_prefix_caching": True}
 
 
 class NotArisen(Exception):
-    """The subject is too small for the situation; ``reason`` says what it takes."""
+    """The subject is too small for the situation, or cannot do what it takes; ``reason`` says why."""
 
     def __init__(self, reason: Sentence) -> None:
         super().__init__(reason)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from pellucid.lab.load import Abort, Action, Add, Case, Settings
+from pellucid.lab.load import Action, Add, Case, Move, Settings
 
 TRIES = 600
 """Most plays of a shrink: enough for some ten requests, and bounded where a step takes long."""
@@ -15,6 +15,7 @@ PLAIN = {
     "async_scheduling": False,
     "scheduling_policy": "fcfs",
     "reuse_policy": "free-first",
+    "shuffle_blocks": None,
     "watermark": 0.0,
     "max_num_seqs": 128,
     "max_num_batched_tokens": 2048,
@@ -97,7 +98,10 @@ def simpler(action: Action) -> Iterator[Action]:
     """``action`` with one thing less, the largest cuts first."""
     for step in _less(action.step, 0):
         yield replace(action, step=step)
-    if isinstance(action, Abort):
+    if isinstance(action, Move):
+        for name in ("block", "to"):
+            yield from (replace(action, **{name: number}) for number in _less(getattr(action, name), 0))
+    if not isinstance(action, Add):
         return
     for length in _less(len(action.prompt), 1):
         yield replace(action, prompt=action.prompt[:length])

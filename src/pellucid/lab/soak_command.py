@@ -33,6 +33,7 @@ COUNTED = {
     "hit_tokens": say("hit tokens"),
     "hit_blocks": say("hit blocks"),
     "evictions": say("evictions"),
+    "moves": say("moves"),
     "output_tokens": say("output tokens"),
     "audits": say("audits"),
     "compared": say("outputs compared"),

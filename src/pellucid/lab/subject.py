@@ -65,6 +65,12 @@ class Subject(Protocol):
     def abort_request(self, name: str) -> None:
         """End the live request ``name`` now."""
 
+    def move_block(self, block: int, to: int) -> bool:
+        """Between two steps, move the live ``block`` to ``to``, which is free or cached; False if nothing can be moved.
+
+        Its content goes with it, and every table that holds it. Raises `MoveRefused`.
+        """
+
     def step(self) -> Mapping[str, Output]:
         """One engine step; whoever got a token, with all it has so far."""
 
@@ -85,6 +91,9 @@ class Subject(Protocol):
 
 
 class Laboratory(Protocol):
-    """Makes subjects: a fresh engine each time, the same but for ``settings`` (names as in vLLM)."""
+    """Makes subjects: a fresh engine each time, the same but for ``settings`` (names as in vLLM).
+
+    Raises `NotArisen`, saying why, for settings that its engines do not have.
+    """
 
     def __call__(self, **settings: Any) -> Subject: ...

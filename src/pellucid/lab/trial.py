@@ -65,7 +65,11 @@ def play(
     plays = Plays()
     for engine, (_, group) in enumerate(groupby(scenarios, key=lambda scenario: scenario.settings)):
         ours = list(group)
-        subject = laboratory(**ours[0].settings)
+        try:
+            subject = laboratory(**ours[0].settings)
+        except NotArisen as lacking:
+            plays.missing.update({scenario.name: lacking.reason for scenario in ours})
+            continue
         for scenario in ours:
             recorder = Recorder(scenario.name, subject, engine, partial(progress, scenario.about))
             try:

@@ -35,8 +35,10 @@ class StepPlan(Struct, frozen=True, gc=False):
     A position beyond the row's known tokens is the token the runner itself sampled in the
     step before (asynchronous scheduling plans before it has seen it).
 
-    ``released`` rows are dropped first, then ``admitted`` rows made, ``new_blocks`` appended
-    to tables, ``copies`` (source block, destination block) carried out, and the rows run.
+    ``released`` rows are dropped first, then ``admitted`` rows made, blocks replaced in every table
+    that holds them by ``moves`` (block, the block in its place), ``new_blocks`` appended to tables,
+    ``copies`` (source block, destination block) carried out, and the rows run. Moves and copies
+    are in order: one may undo or continue another.
     """
 
     step: int
@@ -48,6 +50,7 @@ class StepPlan(Struct, frozen=True, gc=False):
     starts: tuple[int, ...]
     counts: tuple[int, ...]
     samples: tuple[bool, ...]
+    moves: tuple[tuple[int, int], ...] = ()
 
 
 class StepResult(Struct, frozen=True, gc=False):

@@ -28,7 +28,7 @@ class Tables:
         return self._lengths[row.index]
 
     def apply(self, plan: StepPlan, rows: Rows) -> None:
-        """Write the tokens that ``plan`` admits and append its new blocks.
+        """Write the tokens that ``plan`` admits, replace the blocks that it moves and append its new ones.
 
         Raises `InvariantViolation` for a block that no request may hold: the reserved one, or one
         outside the pool.
@@ -41,6 +41,10 @@ class Tables:
             self.tokens[index, : len(admission.tokens)] = torch.tensor(admission.tokens)
             self.blocks = with_room(self.blocks, index + 1, 1)
             self.blocks[index] = 0
+        for block, to in plan.moves:
+            self._check(block, f"A move goes from block {block}")
+            self._check(to, f"Block {block} is moved to block {to}")
+            self.blocks[self.blocks == block] = to
         entries = [entry for handle, blocks in plan.new_blocks for entry in self._append(rows[handle], blocks)]
         if entries:
             lines, columns, ids = torch.tensor(entries, device=self.blocks.device).unbind(1)
@@ -49,14 +53,14 @@ class Tables:
 
     def _append(self, row: Row, blocks: tuple[int, ...]) -> list[tuple[int, int, int]]:
         for block in blocks:
-            if not 0 < block < self._num_blocks:
-                raise InvariantViolation(
-                    f"Row {row.handle} is given block {block}; a pool of {self._num_blocks} hands out "
-                    f"1 to {self._num_blocks - 1}."
-                )
+            self._check(block, f"Row {row.handle} is given block {block}")
         first = self._lengths[row.index]
         self._lengths[row.index] += len(blocks)
         return [(row.index, first + i, block) for i, block in enumerate(blocks)]
+
+    def _check(self, block: int, what: str) -> None:
+        if not 0 < block < self._num_blocks:
+            raise InvariantViolation(f"{what}; a pool of {self._num_blocks} hands out 1 to {self._num_blocks - 1}.")
 
     def append_tokens(self, rows: list[Row], tokens: torch.Tensor) -> None:
         """Write the token [len(rows)] that each of ``rows`` sampled as its newest one."""

@@ -3,10 +3,12 @@
 from pellucid.lab.claims.accounting import ACCOUNTING
 from pellucid.lab.claims.batching import BATCHING
 from pellucid.lab.claims.chunking import CHUNKING
+from pellucid.lab.claims.contiguous import CONTIGUOUS
 from pellucid.lab.claims.holes import HOLES_REUSED
 from pellucid.lab.claims.isolation import ISOLATION
 from pellucid.lab.claims.journal import JOURNAL
 from pellucid.lab.claims.miss_ledger import MISS_LEDGER
+from pellucid.lab.claims.placement import PLACEMENT
 from pellucid.lab.claims.planning_ahead import PLANNING_AHEAD
 from pellucid.lab.claims.pool_fixed import POOL_FIXED
 from pellucid.lab.claims.preemption import PREEMPTION
@@ -15,7 +17,8 @@ from pellucid.lab.claims.sharing import PREFIX_SHARED
 from pellucid.lab.claims.taken_as_used import TAKEN_AS_USED
 
 CLAIMS = (
-    *(POOL_FIXED, TAKEN_AS_USED, PREFIX_SHARED, HOLES_REUSED),
+    *(POOL_FIXED, TAKEN_AS_USED, PREFIX_SHARED),
+    *(HOLES_REUSED, CONTIGUOUS, PLACEMENT),
     *(REUSE_ORDER, ISOLATION),
     *(PREEMPTION, CHUNKING, BATCHING, PLANNING_AHEAD),
     *(MISS_LEDGER, ACCOUNTING, JOURNAL),

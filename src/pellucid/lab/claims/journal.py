@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from pellucid.errors import JournalError
-from pellucid.kv.acts import Admit, AnyAct, Close, Commit, Launch, Lookup, Open, Preempt, Publish, told
+from pellucid.kv.acts import Admit, AnyAct, Close, Commit, Launch, Lookup, Move, Open, Preempt, Publish, told
 from pellucid.kv.fold import Fold
 from pellucid.kv.trail import Trail
 from pellucid.lab.claim import Claim, Recordings
@@ -96,7 +96,7 @@ def _probes(runs: list[Recording]) -> Iterator[Probe]:
 
 
 def _altered(act: AnyAct) -> AnyAct:
-    """``act`` with something else in it: one token more, one block less, another step, or another name."""
+    """``act`` with something else in it: one token more, one block or owner less, another step, or another name."""
     match act:
         case Lookup():
             return replace(act, asked=act.asked + 1)
@@ -110,6 +110,8 @@ def _altered(act: AnyAct) -> AnyAct:
             return replace(act, request=act.request + "?")
         case Publish():
             return replace(act, blocks=act.blocks[:-1], identities=act.identities[:-1])
+        case Move():
+            return replace(act, requests=act.requests[:-1])
         case _:
             return replace(act, blocks=act.blocks[:-1])
 

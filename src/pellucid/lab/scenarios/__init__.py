@@ -7,6 +7,7 @@ and 337 tokens, a common prefix of 61, three requests of 346 side by side and a 
 
 from pellucid.lab.scenarios.holes import ALONE, HOLES
 from pellucid.lab.scenarios.mixed import MIXED
+from pellucid.lab.scenarios.placement import MOVED, PLACED, SHUFFLED
 from pellucid.lab.scenarios.pressure import PRESSURE, ROOMY
 from pellucid.lab.scenarios.reuse import REUSE
 from pellucid.lab.scenarios.salts import SALTS
@@ -21,6 +22,9 @@ SCENARIOS = (
     IN_STEP,
     AHEAD,
     CHUNKED,
+    PLACED,
+    SHUFFLED,
+    MOVED,
 )
 """Those of equal settings stand together, so that one engine can play them one after the other."""
 
@@ -31,12 +35,15 @@ __all__ = [
     "HOLES",
     "IN_STEP",
     "MIXED",
+    "MOVED",
     "ONE_BY_ONE",
+    "PLACED",
     "PRESSURE",
     "REUSE",
     "ROOMY",
     "SALTS",
     "SCENARIOS",
     "SHARING",
+    "SHUFFLED",
     "UNSHARED",
 ]

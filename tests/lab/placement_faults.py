@@ -1,0 +1,73 @@
+"""Engines to which it matters where a block lies, and one that refuses what a contiguous memory serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from lab import faults
+from lab.faults import Refutes, in_scenario
+
+
+def refuses_what_would_fit(run: faults.Recording) -> faults.Recording:
+    """NEW asks for no more than the hole holds, and waits all the same."""
+    request = run.requests["NEW"]
+    smaller = replace(request, prompt=request.prompt[:300])
+    return replace(faults.never_served(run), requests={**run.requests, "NEW": smaller}, outputs={})
+
+
+def in_moves(run: faults.Recording, change: Callable[[faults.Frame], faults.Frame]) -> faults.Recording:
+    """Change the frame after the first moves."""
+    first = next(index for index, frame in enumerate(run.frames) if frame.moved)
+    return faults.in_frames(run, change, where=[first])
+
+
+def one_owner_is_forgotten(run: faults.Recording) -> faults.Recording:
+    """Ben's table still names the block that was moved from under it."""
+
+    def forgotten(frame: faults.Frame) -> faults.Frame:
+        block, to = frame.moved[0]
+        requests = (
+            replace(view, blocks=tuple(block if each == to else each for each in view.blocks))
+            if view.name == "ben"
+            else view
+            for view in frame.snapshot.requests
+        )
+        return replace(frame, snapshot=replace(frame.snapshot, requests=tuple(requests)))
+
+    return in_moves(run, forgotten)
+
+
+def moved_over_another(run: faults.Recording) -> faults.Recording:
+    """The first move goes to where ben's last block is."""
+    return in_moves(run, lambda frame: replace(frame, moved=((frame.moved[0][0], frame.blocks("ben")[-1]),)))
+
+
+REFUTES = [
+    Refutes(
+        "contiguous", "refused though it would fit", in_scenario("holes", refuses_what_would_fit), "paging let it wait"
+    ),
+    Refutes(
+        "contiguous",
+        "one block twice is not served",
+        in_scenario("holes", lambda run: faults.with_table(run, "NEW", lambda blocks: (*blocks[:-1], blocks[0]))),
+        "it has 26 different ones",
+    ),
+    Refutes(
+        "placement",
+        "another answer with shuffled ids",
+        in_scenario("shuffled", lambda run: faults.another_token(run, "ben")),
+        "of ben differs",
+    ),
+    Refutes(
+        "placement",
+        "another answer after moves",
+        in_scenario("moved", lambda run: faults.another_token(run, "cal")),
+        "of cal differs",
+    ),
+    Refutes(
+        "placement", "an owner is forgotten", in_scenario("moved", one_owner_is_forgotten), "the table of ben must be"
+    ),
+    Refutes("placement", "a move over another's block", in_scenario("moved", moved_over_another), "which ben holds"),
+]
