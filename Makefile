@@ -66,6 +66,8 @@ lint: $(DEV)
 
 bench: $(ENGINE)
 	@$(BIN)/python benchmarks/scheduler.py
+	@$(BIN)/python benchmarks/journal.py
+	@$(BIN)/python benchmarks/cpu.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
