@@ -194,7 +194,7 @@ def measure_one(
     engine: Engine, options: argparse.Namespace, model: dict[str, Any], seed: int, measured: Measured
 ) -> None:
     try:
-        drop_from_memory(engine.python, engine.model)
+        drop_from_memory(engine.python, engine.model, model["source"])
         cold = run(engine, options, model, seed, only_start=True)
         warm = run(engine, options, model, seed, only_start=False)
     except Failed as failed:

@@ -90,7 +90,9 @@ def measure(options: argparse.Namespace) -> list[Figure]:
         with without_journal(blind):
             off.append(work.rate(blind))
 
-    run_on(), run_off(), on.clear(), off.clear()
+    with without_journal(blind):
+        work.rate(blind)
+    work.rate(seeing)
     before = len(seeing.kv.journal)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -96,6 +96,7 @@ def facts(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
     parameters = sum(map(math.prod, checkpoint.weights().shapes.values()))
     return {
         "name": checkpoint.name,
+        "source": checkpoint.source,
         "gguf": gguf and str(gguf),
         "vocab_size": config.vocab_size,
         "weight_bytes": parameters * dtype.itemsize,

@@ -33,17 +33,17 @@ def last_line(command: list[str], environment: Mapping[str, str] = os.environ) -
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def drop_from_memory(python: str, model: str) -> None:
+def drop_from_memory(python: str, *models: str) -> None:
     """Ask the system to forget its copies of the files that an engine starts from.
 
-    They are the libraries of the interpreter ``python``, Pellucid's source, and the file or folder
-    ``model``. This needs no rights; files that another process has mapped stay. Without posix_fadvise
-    (macOS) nothing happens.
+    They are the libraries of the interpreter ``python``, Pellucid's source, and ``models``, which are files
+    or folders (others are passed over). This needs no rights; files that another process has mapped stay.
+    Without posix_fadvise (macOS) nothing happens.
     """
     if not hasattr(os, "posix_fadvise"):
         return
     os.sync()  # what has yet to be written would stay too
-    for path in _files([*_libraries(python), str(Path(__file__).parents[1] / "src"), model]):
+    for path in _files([*_libraries(python), str(Path(__file__).parents[1] / "src"), *models]):
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except OSError:
