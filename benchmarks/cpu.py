@@ -90,7 +90,7 @@ def parse() -> argparse.Namespace:
 def available(options: argparse.Namespace, model: dict[str, Any]) -> dict[str, Engine]:
     here, folder, gguf = sys.executable, model["folder"], model["gguf"]
     found = [Engine("pellucid", here, options.model)]
-    if gguf and model["engine_takes_gguf"]:
+    if gguf:
         found.append(Engine("pellucid-4bit", here, options.model))
     if importlib.util.find_spec("transformers"):
         found.append(Engine("transformers", here, folder))
@@ -286,6 +286,7 @@ def main() -> None:
         raise SystemExit(f"nothing could be measured: {failed}") from None
     figures, compared = figures_of(measured, options, model), ratios(measured)
     show_table(measured, compared)
+    print(f"Pellucid's kernels: {model['kernels']}")
     print(f"threads {measured.threads}, load average before each round {measured.loads}")
     for figure in figures:
         if figure.target is not None or figure.name.startswith(("bandwidth", "floor")):
@@ -298,6 +299,7 @@ def main() -> None:
         model=model["name"],
         dtype=options.dtype,
         work={key: getattr(options, key) for key in ("requests", "prompt", "output", "rounds")},
+        kernels=model["kernels"],
         threads=measured.threads,
         omp_wait_policy=os.environ.get("OMP_WAIT_POLICY"),
         loads=measured.loads,

@@ -18,7 +18,7 @@ import resource
 import statistics
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
@@ -269,7 +269,7 @@ class LlamaCpp:
 
 ENGINES: dict[str, Any] = {
     "pellucid": Pellucid,
-    "pellucid-4bit": lambda job: Pellucid(job, quantization="gguf"),
+    "pellucid-4bit": lambda job: Pellucid(replace(job, dtype="auto"), quantization="gguf"),
     "transformers": Transformers,
     "vllm": Vllm,
     "vllm-compiled": lambda job: Vllm(job, enforce_eager=False),

@@ -25,11 +25,11 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from pellucid.engine.options import EngineOptions
 from pellucid.errors import ModelError
 from pellucid.model import find, parse_dtype
 from pellucid.model.load import Checkpoint
 from pellucid.model.smollm2 import cache_folder
+from pellucid.native import native
 
 
 def model_folder(checkpoint: Checkpoint, dtype: torch.dtype) -> Path:
@@ -90,7 +90,7 @@ def config_json(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def facts(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
-    """What a benchmark has to know: sizes in bytes, and whether the engine can keep a GGUF's own weights."""
+    """What a benchmark has to know: where the model is, its sizes in bytes, and which compiled kernels there are."""
     config, source = checkpoint.config, Path(checkpoint.source)
     gguf = source if source.suffix == ".gguf" else None
     parameters = sum(map(math.prod, checkpoint.weights().shapes.values()))
@@ -102,7 +102,7 @@ def facts(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
         "weight_bytes": parameters * dtype.itemsize,
         "gguf_bytes": gguf and gguf.stat().st_size,
         "kv_bytes_per_token": 2 * config.num_layers * config.num_kv_heads * config.head_dim * dtype.itemsize,
-        "engine_takes_gguf": "quantization" in EngineOptions.__struct_fields__,
+        "kernels": native().why,
     }
 
 

@@ -31,7 +31,17 @@ def test_pellucid_alone_in_the_cpu_benchmark() -> None:
         *("cpu.py", "--model", "tiny", "--engines", "pellucid", "--rounds", "1", "--probe-mib", "32"),
         *("--requests", "3", "--prompt", "8", "--output", "4", "--threads", "1"),
     )
-    assert {"benchmark", "date", "python", "cpu", "cores", "load", "omp_wait_policy", "loads"} <= report.keys()
+    assert {
+        "benchmark",
+        "date",
+        "cpu",
+        "cores",
+        "load",
+        "loads",
+        "omp_wait_policy",
+        "kernels",
+        "versions",
+    } <= report.keys()
     figures = {"throughput", "ttft", "tpot", "cold", "warm", "peak", "cold_read"}
     assert report["figures"].keys() == {f"pellucid_{name}" for name in figures} | {"bandwidth", "floor_tpot"}
     assert all(len(figure["runs"]) == 1 for name, figure in report["figures"].items() if name != "floor_tpot")
