@@ -2,7 +2,7 @@
 #: make test        lint and every fast test
 #: make test-all    lint and every test: the mutants, and random traffic DEPTH times as long (default 10)
 #: make lint        ruff, mypy, import-linter
-#: make bench       the benchmarks; the last line of each is one JSON object
+#: make bench       the benchmarks, some minutes; the last line of each is one JSON object
 #: make clean       remove the virtual environment and what the tools left behind
 #:
 #: Each of them makes the virtual environment it needs (.venv) and uses your own pip settings.
@@ -66,6 +66,8 @@ lint: $(DEV)
 
 bench: $(ENGINE)
 	@$(BIN)/python benchmarks/scheduler.py
+	@$(BIN)/python benchmarks/journal.py
+	@$(BIN)/python benchmarks/cpu.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -27,18 +27,12 @@ shows first in p99 and the longest step, so the load average is given too.
 
 from __future__ import annotations
 
-import datetime
-import json
 import math
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -48,6 +42,7 @@ from pellucid.kv import KVManager
 from pellucid.kv.acts import AnyAct
 from pellucid.kv.pool import BlockPool
 from pellucid.plan import Request, SamplingParams, StepResult
+from report import Figure, print_json, show
 
 BLOCK_SIZE = 16
 TABLE = 16  # blocks
@@ -55,21 +50,6 @@ WARM_UP, STEPS = 100, 1_000
 TABLES = 4_000
 REPEATS = 7
 STEP_TARGET_MS = {64: 0.3, 128: None, 256: 1.0}
-
-
-class Figure(NamedTuple):
-    """One number; ``target`` is the most it may be, or for a rate (a unit "per second") the least."""
-
-    name: str
-    value: float
-    unit: str
-    target: float | None = None
-
-    @property
-    def met(self) -> bool | None:
-        if self.target is None:
-            return None
-        return self.value >= self.target if self.unit.endswith("/s") else self.value <= self.target
 
 
 # -- a step ----------------------------------------------------------------------------------------
@@ -203,21 +183,6 @@ def measure_import() -> list[Figure]:
     ]
 
 
-# -- the report ------------------------------------------------------------------------------------
-
-
-def cpu_model() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor() or platform.machine()
-
-
-def show(figure: Figure) -> None:
-    target = "" if figure.target is None else f"   target {figure.target:,g}: {'met' if figure.met else 'MISSED'}"
-    print(f"{figure.name:28} {figure.value:14,.4f} {figure.unit:9}{target}", flush=True)
-
-
 def main() -> None:
     figures: list[Figure] = []
     for requests in STEP_TARGET_MS:
@@ -227,17 +192,7 @@ def main() -> None:
     figures += measure_import()
     for figure in figures:
         show(figure)
-    report = {
-        "benchmark": "scheduler",
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "cpu": cpu_model(),
-        "load": round(os.getloadavg()[0], 1),
-        "figures": {
-            f.name: {"value": round(f.value, 4), "unit": f.unit, "target": f.target, "met": f.met} for f in figures
-        },
-    }
-    print(json.dumps(report))
+    print_json("scheduler", figures)
 
 
 if __name__ == "__main__":
