@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <vector>
 
 #include "team.h"
@@ -72,11 +73,17 @@ struct Row {
     alignas(64) float mixed[MOST_DIM];   // Σ weight · value so far
 };
 
+// The present keys and values, turned the way in which they are read.
+template <class T> struct Turned {
+    alignas(64) float keys[MOST_DIM / PER_WORD<T> * KEYS];       // [word][key]
+    alignas(64) float values[KEYS / 2 * MOST_DIM + LANES];  // bfloat16 only: [pair of keys][dimension] words
+};
+
 // Some neighbouring queries of one request, for all query heads that read the KV heads from `head` to `end_head`.
 template <class T> class Tile {
   public:
-    Tile(const Attention<T> &step, int request, int head, int end_head, int query, Row *rows)
-        : step_(step), rows_(rows), head_(head), end_head_(end_head) {
+    Tile(const Attention<T> &step, int request, int head, int end_head, int query, Row *rows, Turned<T> &turned)
+        : step_(step), rows_(rows), head_(head), end_head_(end_head), keys_(turned.keys), values_(turned.values) {
         const int start = step.query_start[request], end = step.query_start[request + 1];
         group_ = step.heads / step.kv_heads;
         first_ = start + query;
@@ -84,10 +91,13 @@ template <class T> class Tile {
         position_ = step.contexts[request] - (end - first_);
         table_ = step.tables + request * step.table_stride;
         shift_ = __builtin_ctz(step.block_size);
+        const int turns = (end_head - head) * (KEYS / LANES) * ((words() + LANES - 1) / LANES);
+        per_turn_ = (KEYS + turns - 1) / turns;
         scale_ = 1.0f / __builtin_sqrtf((float)step.dim);
     }
 
-    void attend() {
+    // `then` is the tile that follows, if any: its first keys are fetched while this one has its last.
+    void attend(const Tile *then) {
         const int rows = count_ * group_, heads = end_head_ - head_;
         for (int r = 0; r < rows * heads; ++r) {
             rows_[r].most = -__builtin_inff();
@@ -96,7 +106,12 @@ template <class T> class Tile {
         }
         const int seen = position_ + count_;
         for (int key = 0; key < seen; key += KEYS) {
-            for (int next = key + KEYS; next < key + 2 * KEYS && next < seen; ++next) fetch(next);
+            if (key + KEYS < seen)
+                fetch_next(*this, key + KEYS);
+            else if (then)
+                fetch_next(*then, 0);
+            else
+                fetched_ = to_fetch_ = 0;
             // The heads of a token lie side by side in memory, so they take turns in each round.
             for (int head = head_; head < end_head_; ++head)
                 look_around(head, rows_ + (head - head_) * rows, key, seen - key < KEYS ? seen - key : KEYS);
@@ -106,7 +121,6 @@ template <class T> class Tile {
     }
 
   private:
-    static constexpr int WORDS = MOST_DIM / PER_WORD<T>;
 
     // How many of the keys from `key` on the query of row `r` sees.
     int visible(int r, int key) const {
@@ -124,12 +138,22 @@ template <class T> class Tile {
         return (slot * step_.kv_heads + head) * step_.dim;
     }
 
-    // Blocks lie anywhere in memory, so the processor cannot guess what comes next; it is told one round ahead.
-    void fetch(int at) const {
-        const long from = place(at, head_), end = from + (end_head_ - head_) * step_.dim;
-        for (long line = from; line < end; line += 64 / (int)sizeof(T)) {
-            _mm_prefetch(step_.k_pool + line, _MM_HINT_T0);
-            _mm_prefetch(step_.v_pool + line, _MM_HINT_T0);
+    // Blocks lie anywhere in memory, so the processor cannot guess what comes next: it is told one round ahead, a
+    // few tokens at a time between other work, since it can wait for only so many lines at once.
+    void fetch_next(const Tile &tile, int key) {
+        next_ = &tile;
+        fetched_ = key;
+        const int seen = tile.position_ + tile.count_;
+        to_fetch_ = seen - key < KEYS ? seen : key + KEYS;
+    }
+
+    void fetch_some(int tokens) {
+        for (; tokens > 0 && fetched_ < to_fetch_; --tokens, ++fetched_) {
+            const long from = next_->place(fetched_, next_->head_), end = from + (next_->end_head_ - next_->head_) * step_.dim;
+            for (long line = from; line < end; line += 64 / (int)sizeof(T)) {
+                _mm_prefetch(step_.k_pool + line, _MM_HINT_T1);
+                _mm_prefetch(step_.v_pool + line, _MM_HINT_T1);
+            }
         }
     }
 
@@ -157,6 +181,7 @@ template <class T> class Tile {
         }
         for (int i = 0; i < count; i += LANES)
             for (int word = 0; word < words(); word += LANES) {
+                fetch_some(per_turn_);
                 if (count - i >= LANES && words() - word >= LANES)
                     turn<true>(i, word, LANES);
                 else
@@ -314,9 +339,10 @@ template <class T> class Tile {
     int head_, end_head_, group_, first_, count_, position_, shift_;
     const int32_t *table_;
     float scale_;
+    const Tile *next_ = nullptr;
+    int fetched_ = 0, to_fetch_ = 0, per_turn_;
     const T *k_[KEYS], *v_[KEYS];
-    alignas(64) float keys_[WORDS * KEYS];              // [word][key]
-    alignas(64) float values_[KEYS / 2 * MOST_DIM + LANES];  // bfloat16: [pair of keys][dimension] words
+    float *const keys_, *const values_;
 };
 
 template <class T> void write_slots(const Attention<T> &step, long begin, long end) {
@@ -356,10 +382,19 @@ template <class T> void attend(const Attention<T> &step) {
     in_parallel([&](int, int) {
         thread_local std::vector<Row> rows;
         rows.resize(std::max(rows.size(), (size_t)(QUERIES * (step.heads / split))));
-        for (size_t at; (at = next.fetch_add(1, std::memory_order_relaxed)) < all.size() * split;) {
+        Turned<T> turned;
+        std::optional<Tile<T>> pair[2];  // the present tile, and the one that follows
+        const auto take = [&](std::optional<Tile<T>> &tile) {
+            const size_t at = next.fetch_add(1, std::memory_order_relaxed);
+            if (at >= all.size() * split) return tile.reset();
             const Work &work = all[at / split];
             const int head = (int)(at % split) * heads;
-            Tile<T>(step, work.request, head, head + heads, work.query, rows.data()).attend();
+            tile.emplace(step, work.request, head, head + heads, work.query, rows.data(), turned);
+        };
+        take(pair[0]);
+        for (int present = 0; pair[present]; present = 1 - present) {
+            take(pair[1 - present]);
+            pair[present]->attend(pair[1 - present] ? &*pair[1 - present] : nullptr);
         }
     });
     for (int t = step.query_start[step.requests]; t < step.tokens; ++t)  // padding behind the last request

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import mmap
+from contextlib import suppress
 
 import torch
 
@@ -26,10 +27,8 @@ def paged_bytes(nbytes: int) -> torch.Tensor:
         return torch.zeros(nbytes, dtype=torch.uint8)
     memory = mmap.mmap(-1, nbytes + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     whole = torch.frombuffer(memory, dtype=torch.uint8)
-    try:
+    with suppress(OSError):  # a system built without them
         memory.madvise(mmap.MADV_HUGEPAGE)
-    except OSError:  # a system built without them
-        pass
     start = -whole.data_ptr() % PAGE
     return whole[start : start + nbytes]
 
