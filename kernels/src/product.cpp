@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "team.h"
@@ -375,28 +376,14 @@ void pack_eight(const uint8_t *group, char *to, int lane) {
 }
 
 void pack_row(Weight kind, const void *source, bool least, int depth, long row, char *panel, int lane) {
-    switch (kind) {
-        case Weight::f32:
-            for (int k = 0; k < depth; ++k)
-                reinterpret_cast<float *>(panel)[k * PANEL + lane] = static_cast<const float *>(source)[row * depth + k];
-            break;
-        case Weight::bf16:
-            for (int k = 0; k < depth; ++k)
-                reinterpret_cast<bf16 *>(panel)[(k / 2 * PANEL + lane) * 2 + k % 2] =
-                    static_cast<const bf16 *>(source)[row * depth + k];
-            break;
-        case Weight::four:
-            for (int g = 0; g < depth / GROUP; ++g) {
-                const size_t bytes = least ? 20 : 18;
-                pack_four(static_cast<const uint8_t *>(source) + (row * (depth / GROUP) + g) * bytes, least,
-                          panel + (size_t)g * (NIBBLES + 2 * SCALES), lane);
-            }
-            break;
-        case Weight::eight:
-            for (int g = 0; g < depth / GROUP; ++g)
-                pack_eight(static_cast<const uint8_t *>(source) + (row * (depth / GROUP) + g) * 34,
-                           panel + (size_t)g * (2 * NIBBLES + SCALES), lane);
-            break;
+    const int groups = depth / GROUP;
+    const size_t from = kind == Weight::eight ? 34 : least ? 20 : 18, to = panel_bytes(kind, GROUP);
+    for (int g = 0; g < groups; ++g) {
+        const uint8_t *group = static_cast<const uint8_t *>(source) + (row * groups + g) * from;
+        if (kind == Weight::four)
+            pack_four(group, least, panel + g * to, lane);
+        else
+            pack_eight(group, panel + g * to, lane);
     }
 }
 
@@ -412,6 +399,12 @@ float unpacked(Weight kind, const char *panel, int k, int lane) {
     if (kind == Weight::four) return half_float(NIBBLES) * (float)low + half_float(NIBBLES + SCALES);
     const uint32_t high = reinterpret_cast<const uint32_t *>(group + NIBBLES)[at.word] >> at.shift & 15;
     return half_float(2 * NIBBLES) * (float)(int8_t)(low | high << 4);
+}
+
+// Numbers: the words (one float, or two bfloat16) of 32 rows side by side.
+void pack_words(const uint32_t *source, int rows, int words, uint32_t *panel) {
+    for (int word = 0; word < words; ++word)
+        for (int lane = 0; lane < rows; ++lane) panel[word * PANEL + lane] = source[(long)lane * words + word];
 }
 
 }  // namespace
@@ -440,9 +433,14 @@ void pack(Weight kind, const void *source, bool least, int width, int depth, cha
         const Share mine(panels, member, members);
         for (long p = mine.begin; p < mine.end; ++p) {
             char *panel = w + (first + p * step) * bytes;
+            const int rows = (int)std::min((long)PANEL, width - p * PANEL);
             memset(panel, 0, bytes);
-            for (int lane = 0; lane < PANEL && p * PANEL + lane < width; ++lane)
-                pack_row(kind, source, least, depth, p * PANEL + lane, panel, lane);
+            if (kind == Weight::f32 || kind == Weight::bf16) {
+                const int words = kind == Weight::f32 ? depth : depth / 2;
+                pack_words(static_cast<const uint32_t *>(source) + p * PANEL * words, rows, words, reinterpret_cast<uint32_t *>(panel));
+            } else {
+                for (int lane = 0; lane < rows; ++lane) pack_row(kind, source, least, depth, p * PANEL + lane, panel, lane);
+            }
         }
     });
 }

@@ -18,8 +18,11 @@ CHUNK = 32 * PAGE
 """What an `Arena` asks for at a time, 64 MiB."""
 
 
-def paged_bytes(nbytes: int) -> torch.Tensor:
-    """``nbytes`` zero bytes on the CPU, uint8, beginning at a page: in pages of 2 MiB if they can be had.
+def paged_bytes(nbytes: int, *, at_once: bool) -> torch.Tensor:
+    """``nbytes`` zero bytes on the CPU, uint8, beginning at a large page; all of the memory is really had.
+
+    ``at_once``: in large pages from the start. Making those costs seconds a GiB where memory is fragmented, so
+    otherwise the system is left to gather them in time, if it does that.
 
     Raises `OSError` if there is not so much memory.
     """
@@ -27,10 +30,14 @@ def paged_bytes(nbytes: int) -> torch.Tensor:
         return torch.zeros(nbytes, dtype=torch.uint8)
     memory = mmap.mmap(-1, nbytes + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     whole = torch.frombuffer(memory, dtype=torch.uint8)
-    with suppress(OSError):  # a system built without them
-        memory.madvise(mmap.MADV_HUGEPAGE)
     start = -whole.data_ptr() % PAGE
-    return whole[start : start + nbytes]
+    ours = whole[start : start + nbytes]
+    with suppress(OSError):  # a system built without large pages
+        if at_once:
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        ours[:: mmap.PAGESIZE] = 0  # memory is given when it is first written to
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return ours
 
 
 class Arena:
@@ -44,7 +51,7 @@ class Arena:
         """``nbytes`` zero bytes, uint8, beginning at a multiple of 64."""
         needed = math.ceil(nbytes / 64) * 64
         if needed > len(self._chunk) - self._used:
-            self._chunk, self._used = paged_bytes(max(needed, CHUNK)), 0
+            self._chunk, self._used = paged_bytes(max(needed, CHUNK), at_once=True), 0
         start = self._used
         self._used += needed
         return self._chunk[start : start + nbytes]

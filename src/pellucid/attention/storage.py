@@ -15,7 +15,7 @@ class KVStorage:
     """Memory for ``num_blocks`` blocks of ``block_size`` tokens, block 0 included, in every layer.
 
     ``tensor`` has the shape [layers, 2, num_blocks, block_size, num_kv_heads, head_dim]; index 0 of its
-    second dimension is K, index 1 is V. It is filled with zeros at once, so the memory is really had
+    second dimension is K, index 1 is V. It is written to at once, so the memory is really had
     and not merely promised by the operating system. ``address`` and ``nbytes`` never change.
 
     Raises `ConfigError` for a size below 1 and for more memory than the device can give.
@@ -81,7 +81,6 @@ class KVStorage:
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Zeros that have been written, in large pages on a CPU."""
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)
-    return paged_bytes(math.prod(shape) * dtype.itemsize).view(dtype).view(shape).zero_()
+    return paged_bytes(math.prod(shape) * dtype.itemsize, at_once=False).view(dtype).view(shape)

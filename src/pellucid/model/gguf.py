@@ -89,8 +89,12 @@ class GGUFFile:
         stored = self._rows(tensor, row_order)
         step = max(1, _VALUES_AT_A_TIME // tensor.shape[-1])
         for start in range(0, len(rows), step):
-            values = dequantize(stored[start : start + step], tensor.kind)
-            rows[start : start + step].copy_(torch.from_numpy(values))
+            some = stored[start : start + step]
+            if tensor.kind in KEPT:
+                values = Quantised(KEPT[tensor.kind], torch.from_numpy(some)).dense()
+            else:
+                values = torch.from_numpy(dequantize(some, tensor.kind))
+            rows[start : start + step].copy_(values)
 
     def stored(self, name: str, row_order: torch.Tensor | None = None) -> Quantised | None:
         """The tensor as it lies in the file, rows in ``row_order``, if it is of a kind that can be multiplied with."""
@@ -132,6 +136,21 @@ class _Cursor:
         except UnicodeDecodeError:
             raise ModelError(f"{self.path} is damaged: the text at byte {start:,} is not UTF-8.") from None
 
+    def strings(self, count: int) -> list[str]:
+        """``count`` strings one after the other: the vocabulary has tens of thousands, so this loop is kept short."""
+        length, data, size = struct.Struct("<Q").unpack_from, self._data, self._size
+        at, found = self.at, []
+        for _ in range(count):
+            start = at + 8
+            if start > size or (at := start + length(data, at)[0]) > size:
+                self.take(at - self.at)
+            try:
+                found.append(data[start:at].decode("utf-8"))
+            except UnicodeDecodeError:
+                raise ModelError(f"{self.path} is damaged: the text at byte {start:,} is not UTF-8.") from None
+        self.at = at
+        return found
+
     def value(self, kind: int, key: str) -> Any:
         if kind in _SCALARS:
             return self.scalar(_SCALARS[kind])
@@ -144,7 +163,7 @@ class _Cursor:
                 start = self.take(count * struct.calcsize(_SCALARS[kind]))
                 return list(struct.unpack_from(code, self._data, start))
             if kind == _STRING:
-                return [self.string() for _ in range(count)]
+                return self.strings(count)
         raise ModelError(f"{self.path} is damaged: {key!r} has the unknown value type {kind} before byte {self.at:,}.")
 
     def tensor_info(self) -> tuple[str, int, tuple[int, ...], int]:

@@ -53,7 +53,10 @@ class Quantised:
     def dense(self) -> torch.Tensor:
         """The weights as numbers: float32 [out, in]."""
         scale, least, q = self.parts()
-        return (scale.unsqueeze(-1) * q.view(*scale.shape, GROUP) + least.unsqueeze(-1)).flatten(1)
+        groups = q.view(*scale.shape, GROUP)
+        if self.kind == "q4_1":
+            return (scale.unsqueeze(-1) * groups + least.unsqueeze(-1)).flatten(1)
+        return (scale.unsqueeze(-1) * (groups.float() - 8 if self.kind == "q4_0" else groups)).flatten(1)
 
 
 GROUP_BYTES = {"q4_0": 18, "q4_1": 20, "q8_0": 34}
