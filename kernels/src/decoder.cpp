@@ -1,12 +1,19 @@
 #include "decoder.h"
 
-#include <memory>
+#include <vector>
 
 #include "pointwise.h"
 
 #if defined(__x86_64__)
 namespace pellucid {
 namespace {
+
+// Memory for what lives between two operations; kept from step to step, because fresh pages cost more than their use.
+template <class T> T *scratch(long count) {
+    thread_local std::vector<T> memory;
+    if ((long)memory.size() < count) memory.resize(count);
+    return memory.data();
+}
 
 template <class T> void times(const Matrix &m, const T *x, long stride, int rows, T *out, long out_stride, Into into) {
     multiply({m.kind, x, stride, rows, m.w, m.width, m.depth, out, out_stride, into, m.bias});
@@ -19,8 +26,7 @@ template <class T> void decode(const Decoder<T> &of) {
     const int rows = step.tokens, queries = step.heads * step.dim, keys = step.kv_heads * step.dim;
     const long qkv_width = queries + 2 * keys;
     const int inner = of.layers[0].down.depth;
-    const std::unique_ptr<T[]> memory(new T[(long)rows * (of.width + qkv_width + queries + inner)]);
-    T *normed = memory.get(), *qkv = normed + (long)rows * of.width, *attended = qkv + rows * qkv_width;
+    T *normed = scratch<T>(rows * (of.width + qkv_width + queries + inner)), *qkv = normed + (long)rows * of.width, *attended = qkv + rows * qkv_width;
     T *gated = attended + (long)rows * queries;
 
     step.q = qkv, step.k = qkv + queries, step.v = qkv + queries + keys;
