@@ -24,6 +24,7 @@ QUIET ?= -qq
 VENV := .venv
 BIN := $(VENV)/bin
 ENGINE := $(VENV)/.engine
+KERNELS := $(VENV)/.kernels
 DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip install $(QUIET) --disable-pip-version-check --constraint constraints.txt
 OR_HINT := || { echo 'pellucid: pip failed; is a package index within reach? Repeat with QUIET= to see all that pip says' >&2; exit 1; }
@@ -33,7 +34,7 @@ SAY := @printf 'pellucid: %s\n' >&2
 # They are worth nothing once the interpreter is gone or this folder has moved.
 IS_WHOLE := import importlib.util as u, os; \
   assert os.path.samefile(u.find_spec("pellucid").origin, "src/pellucid/__init__.py")
-IGNORED := $(shell $(BIN)/python -c '$(IS_WHOLE)' 2>/dev/null || rm -f $(ENGINE) $(DEV))
+IGNORED := $(shell $(BIN)/python -c '$(IS_WHOLE)' 2>/dev/null || rm -f $(ENGINE) $(KERNELS) $(DEV))
 IS_NEW_ENOUGH := import sys; v = sys.version_info; v >= (3, 11) or sys.exit( \
   "Pellucid needs Python 3.11 or newer, and $(PYTHON) is %d.%d: name a newer one with PYTHON=..." % v[:2])
 
@@ -48,7 +49,7 @@ endif
 help:
 	@sed -n 's/^#: \{0,1\}//p' Makefile
 
-prove: $(ENGINE)
+prove: $(KERNELS)
 	@$(BIN)/pellucid prove $(ARGS)
 
 test: lint
@@ -64,13 +65,13 @@ lint: $(DEV)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(ENGINE)
+bench: $(KERNELS)
 	@$(BIN)/python benchmarks/scheduler.py
 	@$(BIN)/python benchmarks/journal.py
 	@$(BIN)/python benchmarks/cpu.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist kernels/build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -o -name '*.egg-info' | xargs rm -rf
 
 $(ENGINE): pyproject.toml constraints.txt
@@ -85,7 +86,14 @@ $(ENGINE): pyproject.toml constraints.txt
 	@$(PIP) --editable '.[engine]' $(OR_HINT)
 	@touch $@
 
-$(DEV): $(ENGINE)
+# Compiled kernels are worth having and nothing depends on them: without a compiler the package is empty.
+$(KERNELS): $(ENGINE) kernels/setup.py $(wildcard kernels/src/*)
+	$(SAY) 'compiling the kernels for this kind of processor (optional)'
+	@rm -rf kernels/build
+	@$(PIP) ./kernels || echo 'pellucid: the kernels could not be installed; torch does their work' >&2
+	@touch $@
+
+$(DEV): $(KERNELS)
 	$(SAY) 'installing what the tests need'
 	@$(PIP) --editable '.[engine,dev]' $(OR_HINT)
 	@touch $@

@@ -12,9 +12,14 @@ from pellucid.attention.storage import KVStorage
 
 
 class AttentionBackend(ABC):
-    """Causal attention of one layer, through block tables."""
+    """Causal attention of one layer, through block tables.
+
+    ``batch_invariant``: a token's result is the same to the last bit, however its prompt is cut into chunks and
+    whatever else is computed in the same step.
+    """
 
     name: ClassVar[str]
+    batch_invariant: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, block_size: int, head_dim: int, heads: int, kv_heads: int) -> None:

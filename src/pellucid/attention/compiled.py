@@ -25,6 +25,7 @@ class CompiledAttention(AttentionBackend):
     """
 
     name = "compiled"
+    batch_invariant = True
 
     def __init__(self) -> None:
         found = native()

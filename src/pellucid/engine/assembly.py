@@ -22,13 +22,14 @@ from pellucid.runtime.runner import Runner
 
 
 class Assembly(NamedTuple):
-    """An engine ready to run, its reader, and what it was made of."""
+    """An engine ready to run, its reader, what it was made of, and whether its arithmetic is the same in any batch."""
 
     core: EngineCore
     kv: KVReader
     tokenizer: Tokenizer | None
     pool: PoolSize
     loaded: LoadedModel
+    batch_invariant: bool
 
 
 def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
@@ -73,6 +74,7 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
         tokenizer=None if options.skip_tokenizer_init else loaded.tokenizer,
         pool=pool,
         loaded=loaded,
+        batch_invariant=loaded.model.batch_invariant and attention.batch_invariant,
     )
 
 

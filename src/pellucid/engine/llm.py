@@ -29,6 +29,7 @@ class LLM:
     `generate` and `chat` run prompts to the end; `add_request` and `step` let you drive the engine
     one step at a time; `kv` shows who holds which block, at any moment. ``model`` may be the
     ``loaded`` of another engine: the two then share their weights and nothing else.
+    ``batch_invariant``: equal requests give equal tokens, bit for bit, whatever shares their steps.
 
     Raises `ConfigError` for options that cannot work and `ModelError` for a model that cannot be
     had, both before the pool is allocated.
@@ -38,7 +39,8 @@ class LLM:
         loaded = model if isinstance(model, LoadedModel) else None
         name = loaded.name if loaded else model
         self.options = EngineOptions.of("LLM", {"model": name, **options})
-        self._core, self.kv, self.tokenizer, self.pool, self.loaded = assemble(self.options, loaded)
+        assembly = assemble(self.options, loaded)
+        self._core, self.kv, self.tokenizer, self.pool, self.loaded, self.batch_invariant = assembly
         self._live: dict[str, LiveRequest] = {}
         self._news: dict[int, LiveRequest] = {}  # by handle: who got a token that nobody has been told of
         self._names = 0

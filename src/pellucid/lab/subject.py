@@ -17,7 +17,7 @@ class About(Struct, frozen=True, kw_only=True):
     """What an engine is, and the limits that scenarios must keep to.
 
     ``exact`` says whether equal requests must give equal tokens however they are batched, cached or
-    placed: true in float32; in lower precision the order of rounding may decide between two tokens.
+    placed: true in float32, and of kernels that are batch-invariant; elsewhere the order of rounding may decide.
     ``spare_blocks`` are what admission leaves free while anything runs.
     """
 

@@ -68,6 +68,11 @@ class Model:
         del self._weights
 
     @property
+    def batch_invariant(self) -> bool:
+        """Whether a token's numbers are the same to the last bit in any batch; ops may have matrices they leave to torch."""
+        return self.ops.batch_invariant and self._decoder is not None
+
+    @property
     def weight_bytes(self) -> int:
         matrices = [m.nbytes for layer in self._layers for m in (layer.qkv, layer.output, layer.gate_up, layer.down)]
         norms = [

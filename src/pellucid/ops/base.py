@@ -83,9 +83,13 @@ class Decoder(Protocol):
 
 
 class Ops(ABC):
-    """One way to compute. ``why`` says, for a person, what it is and why it was chosen."""
+    """One way to compute. ``why`` says, for a person, what it is and why it was chosen.
+
+    ``batch_invariant``: a token's numbers are the same to the last bit, whatever else is computed in the same step.
+    """
 
     name: ClassVar[str]
+    batch_invariant: ClassVar[bool] = False
 
     def __init__(self, dtype: torch.dtype, why: str = "") -> None:
         self.dtype, self.why = dtype, why

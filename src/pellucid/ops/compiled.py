@@ -161,6 +161,7 @@ class CompiledDecoder:
 
 class CompiledOps(Ops):
     name = "compiled"
+    batch_invariant = True
 
     def __init__(self, dtype: torch.dtype, kernels: ModuleType, why: str = "") -> None:
         super().__init__(dtype, why)
