@@ -69,7 +69,7 @@ class Model:
 
     @property
     def batch_invariant(self) -> bool:
-        """Whether a token's numbers are the same to the last bit in any batch; ops may have matrices they leave to torch."""
+        """Whether a token's numbers are the same to the last bit in any batch: unless matrices were left to torch."""
         return self.ops.batch_invariant and self._decoder is not None
 
     @property
