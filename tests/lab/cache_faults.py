@@ -8,40 +8,40 @@ from typing import Any
 from msgspec.structs import replace
 
 from lab import faults
-from lab.faults import Recordings, Refutes, in_scenario
+from lab.faults import Fault, Recording
 from pellucid.kv.acts import AnyAct, Lookup, MissReason, Preempt, Return, Take
 from pellucid.kv.snapshot import HitCount
 
 
-def finds(name: str, blocks: tuple[int, ...]) -> faults.Fault:
+Change = Callable[[Recording], Recording]
+
+
+def finds(name: str, blocks: tuple[int, ...]) -> Change:
     """The request's table begins with ``blocks``, and it is told to have found them."""
 
     def change(view: faults.RequestView) -> faults.RequestView:
         tokens = len(blocks) * 16
         return replace(view, blocks=(*blocks, *view.blocks[len(blocks) :]), cached_tokens=tokens)
 
-    return in_scenario("salts", lambda run: faults.in_request(run, name, change))
+    return lambda run: faults.in_request(run, name, change)
 
 
-def blue_gets_reds_blocks(recordings: Recordings) -> Recordings:
-    run = recordings["salts"]
+def blue_gets_reds_blocks(run: Recording) -> Recording:
     admitted = run.admitted("blue")
     assert admitted is not None
-    return finds("blue", run.frames[admitted].blocks("red")[:2])(recordings)
+    return finds("blue", run.frames[admitted].blocks("red")[:2])(run)
 
 
-def in_act(scenario: str, kind: type, change: Callable[[Any], AnyAct | None], number: int = 0) -> faults.Fault:
-    return in_scenario(
-        scenario, lambda run: faults.with_the_act(run, lambda act: isinstance(act, kind), change, number)
-    )
+def in_act(kind: type, change: Callable[[Any], AnyAct | None], number: int = 0) -> Change:
+    return lambda run: faults.with_the_act(run, lambda act: isinstance(act, kind), change, number)
 
 
-def calls_itself(policy: str) -> faults.Fault:
+def calls_itself(policy: str) -> Change:
     """The engine says that its order of re-use is another."""
-    return in_scenario("reuse", lambda run: faults.in_pools(run, lambda pool: replace(pool, reuse_policy=policy)))
+    return lambda run: faults.in_pools(run, lambda pool: replace(pool, reuse_policy=policy))
 
 
-def with_misses(scenario: str, reason: MissReason, /, **change: Any) -> faults.Fault:
+def with_misses(reason: MissReason, /, **change: Any) -> Change:
     """Every miss for ``reason`` is told otherwise."""
 
     def changed(act: AnyAct) -> AnyAct:
@@ -50,10 +50,10 @@ def with_misses(scenario: str, reason: MissReason, /, **change: Any) -> faults.F
         missed = (replace(miss, **change) if miss.reason is reason else miss for miss in act.missed)
         return replace(act, missed=tuple(missed))
 
-    return in_scenario(scenario, lambda run: faults.with_acts(run, changed))
+    return lambda run: faults.with_acts(run, changed)
 
 
-def counts_a_hit_more(run: faults.Recording) -> faults.Recording:
+def counts_a_hit_more(run: Recording) -> Recording:
     def change(shot: faults.Snapshot) -> faults.Snapshot:
         more = {kind: HitCount(count.requests, count.asked, count.hit + 16) for kind, count in shot.hits.items()}
         return replace(shot, hits=more)
@@ -61,79 +61,149 @@ def counts_a_hit_more(run: faults.Recording) -> faults.Recording:
     return faults.in_frames(run, lambda f: replace(f, snapshot=change(f.snapshot)), where=[len(run.frames) - 1])
 
 
-def only_the_ends(recordings: Recordings) -> Recordings:
-    """Nobody looked between the first step and the last."""
-    return {name: replace(run, frames=(run.frames[0], run.frames[-1])) for name, run in recordings.items()}
+def only_the_ends(run: Recording) -> Recording:
+    return replace(run, frames=(run.frames[0], run.frames[-1]))
 
 
-REFUTES = [
-    Refutes("isolation", "another salt finds it", blue_gets_reds_blocks, "blue found blocks 39-40|under another salt"),
-    Refutes("isolation", "a hit out of nothing", finds("plain", (70, 71)), "plain is told to have found blocks 70-71"),
-    Refutes("isolation", "copies for a hit", finds("red too", (70, 71)), "red too is told to have found blocks 70-71"),
-    Refutes(
-        "isolation",
-        "another answer",
-        in_scenario("salts", lambda run: faults.another_token(run, "blue too")),
-        "blue too asked the same as red",
+ISOLATION = [
+    Fault(
+        "another salt finds it",
+        "`blue` shares two blocks of `red`, which has the same tokens under another salt.",
+        "salts",
+        blue_gets_reds_blocks,
+        {"isolation": "blue found blocks 39-40|under another salt"},
     ),
-    Refutes("reuse-order", "a stack, it says", calls_itself("vllm-0.24"), "explains all that was seen: free-first"),
-    Refutes("reuse-order", "one queue, it says", calls_itself("vllm-0.23"), "explains all that was seen: free-first"),
-    Refutes(
-        "reuse-order",
-        "another order than it says",
-        in_act("reuse", Take, lambda act: replace(act, blocks=act.blocks[::-1])),
-        "seen: none of the known policies",
+    Fault(
+        "a hit out of nothing",
+        "`plain` is told to have found two blocks that held nothing.",
+        "salts",
+        finds("plain", (70, 71)),
+        {"isolation": "plain is told to have found blocks 70-71"},
     ),
-    Refutes(
-        "reuse-order",
-        "a held block is taken",
-        in_act("reuse", Take, lambda act: replace(act, blocks=(1, *act.blocks[1:])), 1),
-        "and 5-12 could be had",
+    Fault(
+        "copies for a hit",
+        "`red too` finds the prefix of `red`, and gets other blocks than those that have it.",
+        "salts",
+        finds("red too", (70, 71)),
+        {"isolation": "red too is told to have found blocks 70-71"},
     ),
-    Refutes(
-        "reuse-order",
-        "a block is returned twice",
-        in_act("reuse", Return, lambda act: replace(act, blocks=(*act.blocks, act.blocks[0])[::-1])),
-        "did not hold them all",
+    Fault(
+        "another answer under a salt",
+        "`blue too` gets another last token than `red`, who asked the same.",
+        "salts",
+        lambda run: faults.another_token(run, "blue too"),
+        {"isolation": "blue too asked the same as red"},
     ),
-    Refutes(
-        "miss-ledger",
-        "a miss without a reason",
-        in_act("sharing", Lookup, lambda act: replace(act, missed=act.missed[:-1])),
-        "alice in the scenario 'sharing': it asked for 70 tokens",
-    ),
-    Refutes(
-        "miss-ledger",
-        "a hit that was none",
-        in_act("sharing", Lookup, lambda act: replace(act, hit=16, missed=act.missed[1:] if act.hit else ())),
-        "which is 16 in all|shares blocks",
-    ),
-    Refutes("miss-ledger", "another eviction", with_misses("pressure", MissReason.EVICTED, step=7), "no act says so"),
-    Refutes(
-        "miss-ledger",
-        "a wrong reason",
-        with_misses("sharing", MissReason.SHORT, reason=MissReason.NEVER_SEEN),
-        "0 tokens are told to be shorter",
-    ),
-    Refutes(
-        "miss-ledger",
-        "a miss in the wrong place",
-        with_misses("salts", MissReason.LAST_BLOCK, block=1),
-        "missed for no reason, or for two",
-    ),
-    Refutes("miss-ledger", "the counters differ", in_scenario("sharing", counts_a_hit_more), "112 tokens are counted"),
-    Refutes("journal", "an act is lost", in_act("mixed", Take, lambda act: None, 2), "acts, and"),
-    Refutes(
-        "journal",
-        "an act is altered",
-        in_act("pressure", Take, lambda act: replace(act, blocks=act.blocks[::-1])),
-        "folds to another snapshot",
-    ),
-    Refutes(
-        "journal",
-        "an act about nobody",
-        in_act("pressure", Preempt, lambda act: replace(act, request="nobody")),
-        "cannot be folded",
-    ),
-    Refutes("journal", "a loss that nobody can see", only_the_ends, "Nothing would tell"),
 ]
+
+ORDER = [
+    Fault(
+        "a stack, it says",
+        "The engine re-uses in one order, and says vllm-0.24.",
+        "reuse",
+        calls_itself("vllm-0.24"),
+        {"reuse-order": "explains all that was seen: free-first"},
+    ),
+    Fault(
+        "one queue, it says",
+        "The engine re-uses in one order, and says vllm-0.23.",
+        "reuse",
+        calls_itself("vllm-0.23"),
+        {"reuse-order": "explains all that was seen: free-first"},
+    ),
+    Fault(
+        "no known order",
+        "The first table that is taken reads backwards.",
+        "reuse",
+        in_act(Take, lambda act: replace(act, blocks=act.blocks[::-1])),
+        {"reuse-order": "seen: none of the known policies"},
+    ),
+    Fault(
+        "a held block is taken",
+        "The second table begins with block 1, which the first one holds.",
+        "reuse",
+        in_act(Take, lambda act: replace(act, blocks=(1, *act.blocks[1:])), 1),
+        {"reuse-order": "and 5-12 could be had"},
+    ),
+    Fault(
+        "a block is returned twice",
+        "The first table that comes back names one of its blocks twice.",
+        "reuse",
+        in_act(Return, lambda act: replace(act, blocks=(*act.blocks, act.blocks[0])[::-1])),
+        {"reuse-order": "did not hold them all"},
+    ),
+]
+
+MISSES = [
+    Fault(
+        "a miss without a reason",
+        "`alice` misses 70 tokens, and reasons are given for fewer.",
+        "sharing",
+        in_act(Lookup, lambda act: replace(act, missed=act.missed[:-1])),
+        {"miss-ledger": "alice in the scenario 'sharing': it asked for 70 tokens"},
+    ),
+    Fault(
+        "a hit that was none",
+        "`alice`, who came first, is told to have hit 16 tokens.",
+        "sharing",
+        in_act(Lookup, lambda act: replace(act, hit=16, missed=act.missed[1:] if act.hit else ())),
+        {"miss-ledger": "which is 16 in all|shares blocks"},
+    ),
+    Fault(
+        "another eviction",
+        "Misses are put down to an eviction at a step in which there was none.",
+        "pressure",
+        with_misses(MissReason.EVICTED, step=7),
+        {"miss-ledger": "no act says so"},
+    ),
+    Fault(
+        "a wrong reason",
+        "What is shorter than a block is told to be never seen.",
+        "sharing",
+        with_misses(MissReason.SHORT, reason=MissReason.NEVER_SEEN),
+        {"miss-ledger": "0 tokens are told to be shorter"},
+    ),
+    Fault(
+        "a miss in the wrong place",
+        "What the last-block rule costs is told of another block than the last.",
+        "salts",
+        with_misses(MissReason.LAST_BLOCK, block=1),
+        {"miss-ledger": "missed for no reason, or for two"},
+    ),
+    Fault(
+        "the counters differ",
+        "At the end the hit counters have 16 tokens more than the lookups.",
+        "sharing",
+        counts_a_hit_more,
+        {"miss-ledger": "112 tokens are counted"},
+    ),
+]
+
+JOURNALS = [
+    Fault(
+        "an act is lost", "The journal lacks a take.", "mixed", in_act(Take, lambda act: None, 2), {"journal": "acts, and"}
+    ),
+    Fault(
+        "an act is altered",
+        "The first take is written down backwards.",
+        "pressure",
+        in_act(Take, lambda act: replace(act, blocks=act.blocks[::-1])),
+        {"journal": "folds to another snapshot"},
+    ),
+    Fault(
+        "an act about nobody",
+        "A pre-emption is written down under a name that no request has.",
+        "pressure",
+        in_act(Preempt, lambda act: replace(act, request="nobody")),
+        {"journal": "cannot be folded"},
+    ),
+    Fault(
+        "a loss that nobody can see",
+        "Nobody looked between the first step and the last, so an act could be lost unnoticed.",
+        None,
+        only_the_ends,
+        {"journal": "Nothing would tell"},
+    ),
+]
+
+FAULTS = [*ISOLATION, *ORDER, *MISSES, *JOURNALS]

@@ -1,8 +1,8 @@
-"""Putting faults into recordings: each function returns a copy that tells of another engine."""
+"""What a fault is, and how recordings are changed so that they tell of an engine that has it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -13,21 +13,26 @@ from pellucid.kv.table import RequestStatus
 from pellucid.lab.recording import Frame, Recording
 
 Recordings = dict[str, Recording]
-Fault = Callable[[Recordings], Recordings]
 
 
-class Refutes(NamedTuple):
-    """A fault that refutes ``claim``; one of ``words`` (parted by |) stands in the reason."""
+class Fault(NamedTuple):
+    """Something that an engine could do wrong, put into the recordings of one that does not.
 
-    claim: str
+    ``sentence`` tells a reader what then happens. ``change`` is made to the recording of ``scenario``, or to every
+    one if that is None. ``refutes`` are the claims that it is aimed at, each with words (parted by |) of which some
+    must stand in the reason; others may be refuted too.
+    """
+
     name: str
-    fault: Fault
-    words: str
+    sentence: str
+    scenario: str | None
+    change: Callable[[Recording], Recording]
+    refutes: Mapping[str, str]
 
-
-def in_scenario(name: str, change: Callable[[Recording], Recording]) -> Fault:
-    """A fault in one recording."""
-    return lambda recordings: {**recordings, name: change(recordings[name])}
+    def put_in(self, recordings: Recordings) -> Recordings:
+        """Copies of ``recordings``, which stay as they are."""
+        changed = recordings if self.scenario is None else [self.scenario]
+        return {**recordings, **{name: self.change(recordings[name]) for name in changed}}
 
 
 def in_frames(recording: Recording, change: Callable[[Frame], Frame], where: Iterable[int] | None = None) -> Recording:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from lab import faults
-from lab.faults import Refutes, in_scenario
+from lab.faults import Fault
 
 
 def refuses_what_would_fit(run: faults.Recording) -> faults.Recording:
@@ -44,30 +44,40 @@ def moved_over_another(run: faults.Recording) -> faults.Recording:
     return in_moves(run, lambda frame: replace(frame, moved=((frame.moved[0][0], frame.blocks("ben")[-1]),)))
 
 
-REFUTES = [
-    Refutes(
-        "contiguous", "refused though it would fit", in_scenario("holes", refuses_what_would_fit), "paging let it wait"
+FAULTS = [
+    Fault(
+        "refused though it would fit",
+        "`NEW` asks for no more than lies side by side, and waits all the same.",
+        "holes",
+        refuses_what_would_fit,
+        {"contiguous": "paging let it wait"},
     ),
-    Refutes(
-        "contiguous",
-        "one block twice is not served",
-        in_scenario("holes", lambda run: faults.with_table(run, "NEW", lambda blocks: (*blocks[:-1], blocks[0]))),
-        "it has 26 different ones",
+    Fault(
+        "another answer in shuffled blocks",
+        "`ben` gets another last token when physical ids are shuffled.",
+        "shuffled",
+        lambda run: faults.another_token(run, "ben"),
+        {"placement": "of ben differs"},
     ),
-    Refutes(
-        "placement",
-        "another answer with shuffled ids",
-        in_scenario("shuffled", lambda run: faults.another_token(run, "ben")),
-        "of ben differs",
-    ),
-    Refutes(
-        "placement",
+    Fault(
         "another answer after moves",
-        in_scenario("moved", lambda run: faults.another_token(run, "cal")),
-        "of cal differs",
+        "`cal` gets another last token when live blocks are moved.",
+        "moved",
+        lambda run: faults.another_token(run, "cal"),
+        {"placement": "of cal differs"},
     ),
-    Refutes(
-        "placement", "an owner is forgotten", in_scenario("moved", one_owner_is_forgotten), "the table of ben must be"
+    Fault(
+        "an owner is forgotten",
+        "A shared block moves, and the table of `ben` still names its old place.",
+        "moved",
+        one_owner_is_forgotten,
+        {"placement": "the table of ben must be"},
     ),
-    Refutes("placement", "a move over another's block", in_scenario("moved", moved_over_another), "which ben holds"),
+    Fault(
+        "a move over another's block",
+        "A block is moved to one that `ben` holds.",
+        "moved",
+        moved_over_another,
+        {"placement": "which ben holds"},
+    ),
 ]

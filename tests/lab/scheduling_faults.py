@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
 from lab import faults
-from lab.faults import Refutes, in_scenario
+from lab.faults import Fault, Recording
 from pellucid.kv.acts import Admit, AnyAct, Launch
 from pellucid.kv.table import RequestStatus
 
 
-def answers_otherwise(scenario: str, name: str) -> faults.Fault:
-    return in_scenario(scenario, lambda run: faults.another_token(run, name))
+def answers_otherwise(name: str) -> Callable[[Recording], Recording]:
+    return lambda run: faults.another_token(run, name)
 
 
-def computes(scenario: str, name: str, more: int, number: int = 0) -> faults.Fault:
+def computes(name: str, more: int, number: int = 0) -> Callable[[Recording], Recording]:
     """So many tokens more than needed, or fewer, in one plan of ``name``."""
 
     def changed(act: Launch) -> Launch:
@@ -26,57 +26,115 @@ def computes(scenario: str, name: str, more: int, number: int = 0) -> faults.Fau
     def plan_of_it(act: AnyAct) -> bool:
         return isinstance(act, Launch) and name in act.requests
 
-    return in_scenario(scenario, lambda run: faults.with_the_act(run, plan_of_it, changed, number))
+    return lambda run: faults.with_the_act(run, plan_of_it, changed, number)
 
 
-def keeps_its_blocks(view: faults.RequestView) -> faults.RequestView:
-    return replace(view, blocks=(9, 10)) if view.status is RequestStatus.PREEMPTED else view
+def keeps_its_blocks(run: Recording) -> Recording:
+    def kept(view: faults.RequestView) -> faults.RequestView:
+        return replace(view, blocks=(9, 10)) if view.status is RequestStatus.PREEMPTED else view
+
+    return in_requests(run, kept)
 
 
-def in_requests(run: faults.Recording, **change: Any) -> faults.Recording:
-    return faults.in_snapshots(
-        run, lambda shot: replace(shot, requests=tuple(replace(view, **change) for view in shot.requests))
-    )
+def in_requests(run: Recording, change: Callable[[faults.RequestView], faults.RequestView]) -> Recording:
+    return faults.in_snapshots(run, lambda shot: replace(shot, requests=tuple(map(change, shot.requests))))
 
 
-def believes_that_all_is_there(run: faults.Recording) -> faults.Recording:
+def believes_that_all_is_there(run: Recording) -> Recording:
     """The victim comes back and goes on where it was, though its blocks had been given away."""
     return faults.with_the_act(
         run, lambda act: isinstance(act, Admit) and act.request == "P2", lambda act: replace(act, computed=64), 1
     )
 
 
-REFUTES = [
-    Refutes("preemption", "the victim answers otherwise", answers_otherwise("pressure", "P2"), "of P2 differs"),
-    Refutes("preemption", "who stays answers otherwise", answers_otherwise("pressure", "P0"), "of P0 differs"),
-    Refutes(
-        "preemption",
+PREEMPTION = [
+    Fault(
+        "the victim answers otherwise",
+        "`P2`, which was pre-empted, gets another last token than with room.",
+        "pressure",
+        answers_otherwise("P2"),
+        {"preemption": "of P2 differs"},
+    ),
+    Fault(
+        "who stays answers otherwise",
+        "`P0`, for which room was made, gets another last token than with room.",
+        "pressure",
+        answers_otherwise("P0"),
+        {"preemption": "of P0 differs"},
+    ),
+    Fault(
         "the victim keeps blocks",
-        in_scenario(
-            "pressure",
-            lambda run: faults.in_snapshots(
-                run, lambda shot: replace(shot, requests=tuple(map(keeps_its_blocks, shot.requests)))
-            ),
-        ),
-        "P2 is pre-empted and holds blocks 9-10",
+        "`P2` waits, pre-empted, and still holds two blocks.",
+        "pressure",
+        keeps_its_blocks,
+        {"preemption": "P2 is pre-empted and holds blocks 9-10"},
     ),
-    Refutes(
-        "preemption",
-        "nobody counts it",
-        in_scenario("pressure", lambda run: in_requests(run, preemptions=0)),
-        "P2 counts 0 pre-emptions, and the journal tells 1",
+    Fault(
+        "nobody counts a pre-emption",
+        "`P2` is pre-empted, and its count stays 0.",
+        "pressure",
+        lambda run: in_requests(run, lambda view: replace(view, preemptions=0)),
+        {"preemption": "P2 counts 0 pre-emptions, and the journal tells 1"},
     ),
-    Refutes(
-        "preemption",
+    Fault(
         "what was lost is not computed again",
-        in_scenario("pressure", believes_that_all_is_there),
-        "P2 computed",
+        "`P2` comes back and goes on where it was, though its blocks had been given away.",
+        "pressure",
+        believes_that_all_is_there,
+        {"preemption": "P2 computed"},
     ),
-    Refutes("chunking", "another answer", answers_otherwise("chunked", "five"), "of five differs"),
-    Refutes("chunking", "a plan over the budget", computes("chunked", "five", 3), "11 tokens, and 8 are allowed"),
-    Refutes("chunking", "a gap between chunks", computes("chunked", "five", -2, number=1), "five computed 43 tokens"),
-    Refutes("batching", "another answer", answers_otherwise("in step", "three"), "of three differs"),
-    Refutes("batching", "a token less", computes("in step", "one", -1), "one computed 13 tokens"),
-    Refutes("planning-ahead", "another answer", answers_otherwise("ahead", "one"), "of one differs"),
-    Refutes("planning-ahead", "a token twice", computes("ahead", "three", 1, number=2), "three computed 29 tokens"),
 ]
+
+SCHEDULES = [
+    Fault(
+        "another answer in chunks",
+        "`five`, its prompt in chunks, gets another last token than in one piece.",
+        "chunked",
+        answers_otherwise("five"),
+        {"chunking": "of five differs"},
+    ),
+    Fault(
+        "a plan over the budget",
+        "A plan computes 3 tokens more than a step may.",
+        "chunked",
+        computes("five", 3),
+        {"chunking": "11 tokens, and 8 are allowed"},
+    ),
+    Fault(
+        "a gap between chunks",
+        "The second chunk of `five` is 2 tokens short, and the third does not make up for it.",
+        "chunked",
+        computes("five", -2, number=1),
+        {"chunking": "five computed 43 tokens"},
+    ),
+    Fault(
+        "another answer in company",
+        "`three`, in a batch with others, gets another last token than alone.",
+        "in step",
+        answers_otherwise("three"),
+        {"batching": "of three differs"},
+    ),
+    Fault(
+        "a token is not computed",
+        "A plan computes one token of `one` less than there is.",
+        "in step",
+        computes("one", -1),
+        {"batching": "one computed 13 tokens"},
+    ),
+    Fault(
+        "another answer ahead",
+        "`one`, planned a step ahead, gets another last token than in step.",
+        "ahead",
+        answers_otherwise("one"),
+        {"planning-ahead": "of one differs"},
+    ),
+    Fault(
+        "a token is computed twice",
+        "A plan made ahead computes a token of `three` that was computed before.",
+        "ahead",
+        computes("three", 1, number=2),
+        {"planning-ahead": "three computed 29 tokens"},
+    ),
+]
+
+FAULTS = [*PREEMPTION, *SCHEDULES]
