@@ -1,6 +1,6 @@
 """Judge every claim on every fault, and write docs/faults.md and docs/faults.svg.
 
-    python tests/write_faults.py
+python tests/write_faults.py
 """
 
 from __future__ import annotations

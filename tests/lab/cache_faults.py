@@ -12,7 +12,6 @@ from lab.faults import Fault, Recording
 from pellucid.kv.acts import AnyAct, Lookup, MissReason, Preempt, Return, Take
 from pellucid.kv.snapshot import HitCount
 
-
 Change = Callable[[Recording], Recording]
 
 
@@ -181,7 +180,11 @@ MISSES = [
 
 JOURNALS = [
     Fault(
-        "an act is lost", "The journal lacks a take.", "mixed", in_act(Take, lambda act: None, 2), {"journal": "acts, and"}
+        "an act is lost",
+        "The journal lacks a take.",
+        "mixed",
+        in_act(Take, lambda act: None, 2),
+        {"journal": "acts, and"},
     ),
     Fault(
         "an act is altered",

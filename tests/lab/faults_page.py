@@ -19,10 +19,10 @@ def page(matrix: Matrix) -> str:
 
 A claim that nothing can refute proves nothing. So every claim of `pellucid prove` is shown engines that break it.
 
-**A fault** is something that an engine could do wrong. Claims judge recordings and never engines, so a fault need not be
-built into one: the scenarios are played once on `tiny`, 79 usable blocks of 16 tokens, and a copy of one recording is
-changed until it tells of an engine that has the fault: another table, an answer with another last token, an act that the
-journal lacks. Then all {len(CLAIMS)} claims, each proved without the fault, judge that copy beside the other recordings.
+**A fault** is something that an engine could do wrong. Claims judge recordings and never engines, so it need not be
+built into one: the scenarios are played once on `tiny`, with 79 usable blocks of 16 tokens, and a copy of a recording
+is changed until it tells of an engine that has the fault: another table, an answer with another last token, an act that
+the journal lacks. Then all {len(CLAIMS)} claims, each proved without it, judge that copy beside the other recordings.
 Faults in the source are mutants: [mutants.md](mutants.md#what-the-claims-see) says which of those the claims notice.
 
 {summary(matrix)}
@@ -41,8 +41,8 @@ The claim that a fault is aimed at stands first. Whatever is in neither of the l
 
 {fault_table(matrix)}
 
-This page is generated: `python tests/write_faults.py` writes it and its picture in seconds, and `make test` judges every
-pair afresh and compares. The faults are in `tests/lab/*_faults.py`, each in a few lines.
+This page is generated: `python tests/write_faults.py` writes it and its picture in seconds, and `make test` judges
+every pair afresh and compares. The faults are in `tests/lab/*_faults.py`, each in a few lines.
 """
 
 
@@ -53,13 +53,14 @@ def summary(matrix: Matrix) -> str:
     without = sum(1 for row in matrix.values() if claims(row, Verdict.REFUTED) not in ([], ["journal"]))
     reached = sum(1 for claim in CLAIM_IDS if faults(matrix, claim))
     pairs = len(FAULTS) * len(CLAIMS)
-    return f"""**{len(FAULTS)} faults × {len(CLAIMS)} claims: {caught} faults are caught by a claim or more, {reached} \
-claims are refuted by a fault or more.**
-Of the {pairs} pairs {refuted} are refuted and {unseen} not observable; in {pairs - refuted - unseen} the claim is still \
-proved, as the fault is none of its business.
+    return f"""**{len(FAULTS)} faults × {len(CLAIMS)} claims: {caught} faults are caught by a claim or more, and \
+{reached} claims refuted by a fault or more.**
+Of the {pairs} pairs {refuted} are refuted and {unseen} not observable; in {pairs - refuted - unseen} the claim is \
+still proved, as the fault is none of its business.
 
 Most faults are put into the pictures and not into the journal, or the other way round, so that the two differ, and the
-claim `journal` says so. A real engine would mostly err in both. Without that claim {without} of the {caught} are caught."""
+claim `journal` says so; a real engine would mostly err in both. Without that claim {without} of the {caught} are \
+caught."""
 
 
 def claim_table(matrix: Matrix) -> str:

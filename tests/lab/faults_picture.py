@@ -7,7 +7,7 @@ from html import escape
 from lab.matrix import CLAIM_IDS, FAULTS, Matrix
 from pellucid.lab.proof import Verdict
 
-CELL, LEFT, TOP, BOTTOM, RIGHT = 18, 228, 100, 40, 64
+CELL, LEFT, TOP, BOTTOM, RIGHT = 18, 244, 100, 40, 64
 
 STYLE = """text { font: 12px system-ui, sans-serif; fill: #1f2328 }
 .ground { fill: #ffffff } .band { fill: #f6f8fa }

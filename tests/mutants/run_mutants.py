@@ -2,10 +2,11 @@
 
     python tests/mutants/run_mutants.py                  all of them; writes docs/mutants.md
     python tests/mutants/run_mutants.py scheduler 17     those of engine/scheduler.py, and number 17; writes nothing
+    python tests/mutants/run_mutants.py --claims         what the claims see; writes that part of docs/mutants.md
 
 A mutant is caught by the first test that fails, or that takes longer than the limit (a mutant may loop for ever).
 The last line is one JSON object. The exit status is 0 if every mutant that is not equivalent is caught, and no
-equivalent one is.
+equivalent one is; with --claims, if no equivalent one is seen.
 """
 
 from __future__ import annotations
@@ -13,11 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +26,13 @@ from enum import StrEnum
 from pathlib import Path
 
 import suite
-from catalogue import MUTANTS, PACKAGE, Mutant
+from catalogue import MUTANTS, Mutant
+from copies import package_with
+from rich.console import Console
+from rich.progress import track
+from trials import trials
+from trials_table import HEADING, Judged, section, wrong
+from trials_table import count as count_seen
 
 SUITE = Path(suite.__file__)
 ROOT = SUITE.parents[2]
@@ -62,14 +67,8 @@ class SuiteError(Exception):
 
 def run_suite(mutant: Mutant | None) -> tuple[int, str]:
     """The suite's exit status on a fresh copy of the package, and the last test that it named."""
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        log = Path(folder) / "log"
-        package = Path(folder) / "src" / "pellucid"
-        shutil.copytree(PACKAGE, package)  # with the byte code that is there, which keeps the start short
-        if mutant is not None:
-            mutant.apply(package)
-            for stale in (package / mutant.file).parent.glob(f"__pycache__/{Path(mutant.file).stem}.*"):
-                stale.unlink()
+    with package_with(mutant) as package:
+        log = package.parent / "log"
         environment = {**os.environ, "PYTHONPATH": str(package.parent), "PELLUCID_TEST_DEPTH": "1"}
         command = [sys.executable, str(SUITE), str(package), str(log), Path(mutant.file).stem if mutant else ""]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -172,25 +171,54 @@ caught by the test that then takes more than {suite.LIMIT_S} s.
 | | where | change | what it breaks | caught by |
 | --- | --- | --- | --- | --- |
 """
-    return head + "\n".join(map(row, outcomes)) + "\n"
+    return head + "\n".join(map(row, outcomes)) + "\n\n"
+
+
+# -- the command -------------------------------------------------------------------------------------
+
+
+def publish(*, tests: str | None = None, claims: str | None = None) -> None:
+    """Write one part of the page and keep the other."""
+    before, heading, after = TABLE.read_text().partition(HEADING)
+    TABLE.write_text((tests or before) + (claims or heading + after))
+
+
+def against_tests(chosen: list[tuple[int, Mutant]], jobs: int, whole: bool) -> int:
+    began, outcomes = time.monotonic(), []
+    for outcome in judge_all(chosen, jobs):
+        outcomes.append(outcome)
+        print(
+            f"{outcome.number:4} {outcome.mutant.file}: {outcome.mutant.breaks}\n     {outcome.verdict} {outcome.test}"
+        )
+    if whole:
+        publish(tests=document(outcomes))
+    counts = count(outcomes)
+    print(json.dumps({"benchmark": "mutants", **counts, "seconds": round(time.monotonic() - began)}))
+    return 1 if any(outcome.verdict in WRONG for outcome in outcomes) else 0
+
+
+def against_claims(chosen: list[tuple[int, Mutant]], whole: bool) -> int:
+    began, judged, console = time.monotonic(), Judged(), Console(stderr=True)
+    mutants = [mutant for _, mutant in chosen]
+    watched = track(trials(mutants), "mutants", len(mutants), console=console, disable=not console.is_terminal)
+    for (number, mutant), trial in zip(chosen, watched, strict=True):
+        judged.append((mutant, trial))
+        what = " ".join(trial.refuted or trial.unobservable) or trial.error
+        print(f"{number:4} {mutant.file}: {mutant.breaks}\n     {trial.seen} {what}")
+    if whole:
+        publish(claims=section(judged))
+    print(json.dumps({"benchmark": "claims", **count_seen(judged), "seconds": round(time.monotonic() - began)}))
+    return 1 if wrong(judged) else 0
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="*", help="numbers, or names of source files without .py; all by default")
+    parser.add_argument("--claims", action="store_true", help="what the claims see, one mutant at a time")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="mutants at a time")
     options = parser.parse_args(arguments)
-    began, outcomes = time.monotonic(), []
-    for outcome in judge_all(choose(options.which), options.jobs):
-        outcomes.append(outcome)
-        print(
-            f"{outcome.number:4} {outcome.mutant.file}: {outcome.mutant.breaks}\n     {outcome.verdict} {outcome.test}"
-        )
-    if not options.which:
-        TABLE.write_text(document(outcomes))
-    counts = count(outcomes)
-    print(json.dumps({"benchmark": "mutants", **counts, "seconds": round(time.monotonic() - began)}))
-    return 1 if any(outcome.verdict in WRONG for outcome in outcomes) else 0
+    chosen, whole = choose(options.which), not options.which
+    return against_claims(chosen, whole) if options.claims else against_tests(chosen, options.jobs, whole)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import run_mutants
+import trials_table
 from catalogue import MUTANTS, PACKAGE, CatalogueError, Mutant
+from trials import Trial, trial, trials
 
 NUMBERED = list(enumerate(MUTANTS, start=1))
 KV = "pool policy freelist manager table identity prefix ledger journal fold trail invariants explain snapshot"
@@ -32,13 +34,37 @@ def test_there_are_enough_of_them_and_in_every_file() -> None:
     assert len({(mutant.file, mutant.inside, mutant.line, mutant.mutated) for mutant in MUTANTS}) == len(MUTANTS)
 
 
+def published() -> tuple[str, str]:
+    """The part of the page that is about tests, and the one that is about claims."""
+    tests, heading, claims = run_mutants.TABLE.read_text().partition(trials_table.HEADING)
+    return tests, heading + claims
+
+
+def rows(part: str) -> list[str]:
+    return [line for line in part.splitlines() if line[:3].strip("| ").isdigit()]
+
+
 def test_the_published_table_is_of_this_catalogue() -> None:
-    rows = [line for line in run_mutants.TABLE.read_text().splitlines() if line[:3].strip("| ").isdigit()]
+    found = rows(published()[0])
     heads = [run_mutants.row_head(number, mutant) for number, mutant in NUMBERED]
-    assert len(rows) == len(heads)
-    for row, head in zip(rows, heads, strict=True):
+    assert len(found) == len(heads)
+    for row, head in zip(found, heads, strict=True):
         assert row.startswith(head), "run tests/mutants/run_mutants.py, which writes docs/mutants.md"
         assert "survived" not in row
+
+
+def test_what_the_claims_see_is_of_this_catalogue() -> None:
+    found = rows(published()[1])
+    heads = [trials_table.row_head(number, mutant) for number, mutant in NUMBERED]
+    assert len(found) == len(heads)
+    for row, head in zip(found, heads, strict=True):
+        assert row.startswith(head), "run tests/mutants/run_mutants.py --claims, which writes docs/mutants.md"
+
+
+def test_a_trial_runs_the_mutant_and_not_what_is_installed() -> None:
+    uncounted = next(mutant for mutant in MUTANTS if mutant.line == "self.taken += count")
+    assert trial(None) == Trial()
+    assert trial(uncounted).refuted == ("accounting", "journal")
 
 
 def test_a_line_that_is_gone_or_stands_twice_is_refused(tmp_path: Path) -> None:
@@ -59,3 +85,11 @@ def test_every_mutant_that_is_not_equivalent_is_caught() -> None:
     outcomes = list(run_mutants.judge_all(NUMBERED, jobs=2))
     wrong = [outcome for outcome in outcomes if outcome.verdict in run_mutants.WRONG]
     assert not wrong, "\n".join(f"{outcome.number} {outcome.verdict}: {outcome.mutant}" for outcome in wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_claims_see_what_the_page_says() -> None:
+    judged = list(zip(MUTANTS, trials(MUTANTS), strict=True))
+    assert trials_table.wrong(judged) == []
+    assert trials_table.section(judged) == published()[1], "run tests/mutants/run_mutants.py --claims"
