@@ -29,7 +29,7 @@ import suite
 from catalogue import MUTANTS, Mutant
 from copies import package_with
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 from trials import trials
 from trials_table import HEADING, Judged, section, wrong
 from trials_table import count as count_seen
@@ -132,7 +132,7 @@ def code(text: str) -> str:
 def row_head(number: int, mutant: Mutant) -> str:
     """The cells of a mutant that do not depend on a run."""
     change = f"{code(mutant.line)}<br>→ {code(mutant.mutated)}"
-    return f"| {number} | {mutant.file}<br>{mutant.place()} | {change} | {mutant.breaks} |"
+    return f"| {number} | {mutant.file}<br>{code(mutant.place())} | {change} | {mutant.breaks} |"
 
 
 def row(outcome: Outcome) -> str:
@@ -156,6 +156,7 @@ def document(outcomes: list[Outcome]) -> str:
 Each row is one line of the block accounting or the scheduler, changed into a bug that somebody could have written.
 One at a time they are put into a copy of the package and the fast tests that need no model are run against it. A test
 that fails has caught the mutant; a mutant that nobody catches would be a bug that nobody would notice.
+What the claims of `pellucid prove` alone see of them stands [below](#what-the-claims-see).
 
 **{counts["mutants"]} mutants: {counts["caught"]} caught{by_time}, {counts["survived"]} survived, \
 {counts["equivalent"]} equivalent**
@@ -200,11 +201,13 @@ def against_tests(chosen: list[tuple[int, Mutant]], jobs: int, whole: bool) -> i
 def against_claims(chosen: list[tuple[int, Mutant]], whole: bool) -> int:
     began, judged, console = time.monotonic(), Judged(), Console(stderr=True)
     mutants = [mutant for _, mutant in chosen]
-    watched = track(trials(mutants), "mutants", len(mutants), console=console, disable=not console.is_terminal)
-    for (number, mutant), trial in zip(chosen, watched, strict=True):
-        judged.append((mutant, trial))
-        what = " ".join(trial.refuted or trial.unobservable) or trial.error
-        print(f"{number:4} {mutant.file}: {mutant.breaks}\n     {trial.seen} {what}")
+    shown = {"disable": not console.is_terminal, "redirect_stdout": sys.stdout.isatty()}
+    with Progress(console=console, **shown) as progress:
+        watched = progress.track(trials(mutants), len(mutants), description="mutants")
+        for (number, mutant), trial in zip(chosen, watched, strict=True):
+            judged.append((mutant, trial))
+            what = " ".join(trial.refuted or trial.unobservable) or trial.error
+            print(f"{number:4} {mutant.file}: {mutant.breaks}\n     {trial.seen} {what}")
     if whole:
         publish(claims=section(judged))
     print(json.dumps({"benchmark": "claims", **count_seen(judged), "seconds": round(time.monotonic() - began)}))

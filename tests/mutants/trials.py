@@ -7,7 +7,6 @@ the mutated package.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -102,7 +101,7 @@ def _judge(package: str) -> Trial:
     from pellucid.log import only_warnings
 
     if not Path(pellucid.__file__).is_relative_to(package):
-        os._exit(2)
+        raise SystemExit(f"pellucid comes from {pellucid.__file__}, not from {package}.")
     torch.set_num_threads(1)
     with only_warnings():
         report = trial(PellucidLaboratory("tiny"))

@@ -15,20 +15,19 @@ Judged = list[tuple[Mutant, Trial]]
 
 def section(judged: Judged) -> str:
     """From its heading to the end of the page."""
-    counts = count(judged)
     return f"""{HEADING}
 
 `pellucid prove --model tiny` with each mutant in place and nothing else: no unit test, no random traffic, no oracle.
-A claim that is *refuted* has found the bug by what blocks, journal and answers look like. A trial may also *stop with an
-error*, as the engine checks itself; and where a situation no longer arises a claim is *not observable*, which proves
+A claim that is *refuted* has found the bug by what blocks, journal and answers look like. A trial may also *stop with
+an error*, as the engine checks itself; and where a situation no longer arises a claim is *not observable*, which proves
 nothing and blames nobody. What is *not seen* the tests of the table above see.
 
 {summary(count(judged))}
 
 Two kinds are not seen for good reasons. A mutant of what only watches (`invariants.py`, `trail.py`, `fold.py`,
-`explain.py`, most of `ledger.py` and `journal.py`) leaves a sound engine, of which a claim is rightly proved. And a trial
-has one order of re-use, no priorities, no watermark, no bounded or veiled journal, and nobody aborts while a step is
-under way; `pellucid soak` does most of that. The others are where claims could ask for more.
+`explain.py`) leaves a sound engine, of which a claim is rightly proved. And a trial has one order of re-use, no
+priorities, no watermark, no bounded or veiled journal, and nobody aborts while a step is under way; `pellucid soak`
+does most of that. The others are where claims could ask for more.
 
 {by_file(judged)}
 
@@ -73,16 +72,18 @@ def by_file(judged: Judged) -> str:
 
 
 def by_claim(judged: Judged) -> str:
+    from pellucid.lab.claims import CLAIMS  # only here: trials import a mutated one in its place
+
     refuted = Counter(claim for _, trial in judged for claim in trial.refuted)
     alone = Counter(trial.refuted[0] for _, trial in judged if len(trial.refuted) == 1)
     lines = ["| claim | mutants that refute it | and no other claim |", "| --- | --- | --- |"]
-    lines += [f"| `{claim}` | {times} | {alone[claim]} |" for claim, times in refuted.most_common()]
+    lines += [f"| `{claim.id}` | {refuted[claim.id] or '–'} | {alone[claim.id] or '–'} |" for claim in CLAIMS]
     return "\n".join(lines)
 
 
 def row_head(number: int, mutant: Mutant) -> str:
     """The cells of a mutant that do not depend on a run."""
-    return f"| {number} | {mutant.file} {mutant.place()} | {mutant.breaks} |"
+    return f"| {number} | {mutant.file} `{mutant.place()}` | {mutant.breaks} |"
 
 
 def rows(judged: Judged) -> str:
