@@ -2,12 +2,14 @@
 
 from setuptools import Extension, setup
 
+KERNELS = ("attention", "decoder", "pointwise", "product", "sampler", "team")
+
 setup(
     ext_modules=[
         Extension(
             "pellucid_kernels._kernels",
-            [f"src/{name}.cpp" for name in ("attention", "decoder", "module", "pointwise", "product", "team")],
-            depends=[f"src/{name}.h" for name in ("attention", "decoder", "pointwise", "product", "team", "vector")],
+            [f"src/{name}.cpp" for name in (*KERNELS, "module")],
+            depends=[f"src/{name}.h" for name in (*KERNELS, "vector")],
             extra_compile_args=["-std=c++20", "-O3", "-fno-math-errno", "-pthread"],
             extra_link_args=["-pthread"],
             py_limited_api=True,

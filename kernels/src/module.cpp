@@ -8,6 +8,7 @@
 #include "decoder.h"
 #include "pointwise.h"
 #include "product.h"
+#include "sampler.h"
 #include "team.h"
 
 namespace pellucid {
@@ -142,8 +143,21 @@ PyObject *best(PyObject *, PyObject *const *given, Py_ssize_t count) {
     const float *x = the.pointer<float>();
     const long stride = the.number();
     const int rows = (int)the.number(), width = (int)the.number();
-    long *out = the.pointer<long>();
+    int64_t *out = the.pointer<int64_t>();
     return without_lock([&] { argmax(x, stride, rows, width, out); });
+}
+
+PyObject *drawing(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    Arguments the(given, count, 12);
+    if (!the) return nullptr;
+    Draws draws;
+    draws.x = the.pointer<float>(), draws.stride = the.number(), draws.width = (int)the.number();
+    draws.rows = the.pointer<int64_t>(), draws.count = (int)the.number();
+    draws.temperature = the.pointer<float>(), draws.top_k = the.pointer<int64_t>();
+    draws.top_p = the.pointer<float>(), draws.min_p = the.pointer<float>();
+    draws.keys = the.pointer<int64_t>();
+    draws.tokens = the.pointer<int64_t>(), draws.decisions = the.pointer<Decision>();
+    return without_lock([&] { draw(draws); });
 }
 
 template <class T> PyObject *attention_of(Arguments &the) {
@@ -221,6 +235,7 @@ PyMethodDef methods[] = {{"features", features, METH_NOARGS, "What this processo
                          FAST("rms_norm", norm),
                          FAST("rotate", rotation),
                          FAST("argmax", best),
+                         FAST("draw", drawing),
                          FAST("attention", attention),
                          {"layer_bytes", layer_bytes, METH_NOARGS, "Bytes of the description of a layer."},
                          FAST("describe_layer", describe_layer),

@@ -6,23 +6,6 @@
 #if defined(__x86_64__)
 VECTORS_BEGIN
 namespace pellucid {
-namespace {
-
-constexpr long WORTH_A_TEAM = 1 << 14;  // numbers; fewer are done before a team would have begun
-
-// `job(row)` for every row: by the caller alone if there is little to do.
-template <class Job> void each_row(int rows, long width, Job &&job) {
-    if (rows * width < WORTH_A_TEAM) {
-        for (int row = 0; row < rows; ++row) job(row);
-        return;
-    }
-    in_parallel([&](int member, int members) {
-        const Share mine(rows, member, members);
-        for (long row = mine.begin; row < mine.end; ++row) job((int)row);
-    });
-}
-
-}  // namespace
 
 template <class T>
 void rms_norm(const T *x, long x_stride, const T *weight, T *out, long out_stride, int rows, int width, float epsilon) {
@@ -58,17 +41,26 @@ void rotate(T *x, long x_stride, int rows, int heads, int dim, const float *cosi
     });
 }
 
-void argmax(const float *x, long x_stride, int rows, int width, long *out) {
-    each_row(rows, width, [&](int row) {
-        const float *from = x + row * x_stride;
-        Vector best = _mm512_set1_ps(-__builtin_inff());
-        for (int i = 0; i < width; i += LANES)
-            best = _mm512_mask_max_ps(best, first(width - i), best, load(from + i, width - i));
-        const float most = _mm512_reduce_max_ps(best);
-        long at = 0;
-        while (at < width - 1 && from[at] != most) ++at;
-        out[row] = at;
-    });
+int first_best(const float *x, int width) {
+    Vector most = _mm512_set1_ps(-__builtin_inff());
+    __mmask16 not_numbers = 0;
+    for (int i = 0; i < width; i += LANES) {
+        const Vector v = load(x + i, width - i);
+        most = _mm512_mask_max_ps(most, first(width - i), v, most);  // of a NaN and a number, the second
+        not_numbers |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    }
+    most = _mm512_set1_ps(_mm512_reduce_max_ps(most));
+    for (int i = 0; i < width; i += LANES) {
+        const Vector v = load(x + i, width - i);
+        const __mmask16 best = not_numbers ? _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q)
+                                           : _mm512_mask_cmp_ps_mask(first(width - i), v, most, _CMP_EQ_OQ);
+        if (best) return i + __builtin_ctz(best);
+    }
+    return 0;
+}
+
+void argmax(const float *x, long x_stride, int rows, int width, int64_t *out) {
+    each_row(rows, width, [&](int row) { out[row] = first_best(x + row * x_stride, width); });
 }
 
 template void rms_norm(const float *, long, const float *, float *, long, int, int, float);

@@ -1,6 +1,8 @@
 // What happens to each token on its own, between the matrix products.
 #pragma once
 
+#include <stdint.h>
+
 namespace pellucid {
 
 // Root-mean-square norm over `width` numbers of each of `rows` rows: out = x · rsqrt(mean(x²) + epsilon) · weight.
@@ -12,7 +14,10 @@ void rms_norm(const T *x, long x_stride, const T *weight, T *out, long out_strid
 template <class T>
 void rotate(T *x, long x_stride, int rows, int heads, int dim, const float *cosines, const float *sines);
 
-// The index of the largest of `width` numbers of each row, the lowest of equals.
-void argmax(const float *x, long x_stride, int rows, int width, long *out);
+// The index of the first NaN of `width` numbers, or else of the largest, the lowest of equals: as torch has it.
+int first_best(const float *x, int width);
+
+// The same of each row.
+void argmax(const float *x, long x_stride, int rows, int width, int64_t *out);
 
 }  // namespace pellucid

@@ -28,4 +28,18 @@ struct Share {
     Share(long count, int member, int members) : begin(count * member / members), end(count * (member + 1) / members) {}
 };
 
+constexpr long WORTH_A_TEAM = 1 << 14;  // numbers; fewer are done before a team would have begun
+
+// `job(row)` for every row: by the caller alone if there is little to do.
+template <class Job> void each_row(int rows, long width, Job &&job) {
+    if (rows * width < WORTH_A_TEAM) {
+        for (int row = 0; row < rows; ++row) job(row);
+        return;
+    }
+    in_parallel([&](int member, int members) {
+        const Share mine(rows, member, members);
+        for (long row = mine.begin; row < mine.end; ++row) job((int)row);
+    });
+}
+
 }  // namespace pellucid

@@ -8,11 +8,21 @@ from typing import Any
 import pytest
 import torch
 
+from pellucid.native import native
 from pellucid.plan import SamplingParams
-from pellucid.runtime import sampler
+from pellucid.runtime import compiled_sampler, sampler
 from pellucid.runtime.sampler import Draw, keep_likely, sample
 
 VOCAB = 40
+
+
+@pytest.fixture(autouse=True, params=["torch", "compiled"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test twice: with the kernels where there are any, and without."""
+    if request.param == "torch":
+        monkeypatch.setattr(compiled_sampler, "takes", lambda logits: False)
+    elif native().kernels is None:
+        pytest.skip(native().why)
 
 
 def logits_of(rows: int, seed: int = 0, vocab: int = VOCAB) -> torch.Tensor:
@@ -151,8 +161,8 @@ def test_greedy_rows_make_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(keys, width, device)
 
     monkeypatch.setattr(sampler, "gumbel_noise", counted)
-    sample(logits_of(3), [draw(temperature=0), draw(), draw(temperature=0)])
-    sample(logits_of(3), [draw(temperature=0)] * 3)
+    sampler.choose_tokens(logits_of(3), [draw(temperature=0), draw(), draw(temperature=0)], [1])
+    sampler.choose_tokens(logits_of(3), [draw(temperature=0)] * 3, [])
     assert asked == [1]
 
 
@@ -173,3 +183,31 @@ def test_extreme_temperatures_stay_finite(temperature: float) -> None:
     logits = logits_of(50) * 1e4
     tokens = sample(logits.clone(), [draw(position=i, temperature=temperature) for i in range(50)])
     assert torch.equal(tokens, logits.argmax(-1)) == (temperature < 1)
+
+
+def test_a_temperature_beyond_float32_revives_no_forbidden_token() -> None:
+    logits = torch.full((1, VOCAB), -torch.inf)
+    logits[0, 30] = 5
+    assert sample(logits, [draw(temperature=1e300)]).item() == 30
+
+
+@pytest.mark.parametrize("params", [{"top_p": 1e-50}, {"top_k": 3, "top_p": 1e-50}, {"min_p": 1e-50, "top_p": 1e-9}])
+def test_a_top_p_too_small_for_float32_keeps_the_best(params: dict[str, Any]) -> None:
+    logits = logits_of(20)
+    draws = [draw(position=i, **params) for i in range(20)]
+    assert torch.equal(sample(logits.clone(), draws), logits.argmax(-1))
+
+
+@pytest.mark.parametrize("params", [{"temperature": 0}, {}, {"top_k": 5}, {"top_p": 0.5}, {"min_p": 0.3, "top_p": 0.9}])
+def test_what_is_no_finite_number_is_taken_where_it_is_largest(params: dict[str, Any]) -> None:
+    """As torch's argmax has it: the first NaN, else the first infinity; without any score, token 0."""
+    nan, inf = torch.nan, torch.inf
+    logits = logits_of(6)
+    logits[0, [33, 17, 39]] = torch.tensor([nan, nan, inf])
+    logits[1, [9, 36, 4]] = torch.tensor([inf, inf, -inf])
+    logits[2] = -inf
+    logits[3, 1:] = -inf
+    logits[4, :-1] = -inf
+    logits[5, [38, 20]] = nan
+    draws = [draw(position=i, **params) for i in range(6)]
+    assert sample(logits, draws).tolist() == [17, 9, 0, 0, VOCAB - 1, 20]

@@ -1,6 +1,8 @@
 """Choosing the next token of every row from its logits.
 
 The order is vLLM's: forbidden stop tokens, then greedy rows are done; temperature, min-p, top-k, top-p, draw.
+Where there are compiled kernels they choose (`pellucid.runtime.compiled_sampler`); what is here runs everywhere,
+and is what they are tested against.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from typing import NamedTuple
 
 import torch
 
-from pellucid.native import native
 from pellucid.plan import SamplingParams
+from pellucid.runtime import compiled_sampler
 from pellucid.runtime.noise import gumbel_noise, stream_key
 
 GREEDY_BELOW = 1e-5
@@ -31,6 +33,16 @@ class Draw(NamedTuple):
     output_index: int
     """The same, counted from the end of the prompt."""
 
+    @property
+    def temperature(self) -> float:
+        """As large as a float32 can be, at most: a forbidden token's -inf over infinity would be no number."""
+        return min(float(self.sampling.temperature), torch.finfo(torch.float32).max)
+
+    @property
+    def key(self) -> int:
+        """Where the stream of the row's random numbers starts, below 2**64."""
+        return stream_key(self.seed, self.position)
+
 
 def sample(logits: torch.Tensor, draws: Sequence[Draw], eos_token_ids: Sequence[int] = ()) -> torch.Tensor:
     """One token id a row: [len(draws)] int64 from ``logits`` [len(draws), vocab_size] float32.
@@ -39,21 +51,17 @@ def sample(logits: torch.Tensor, draws: Sequence[Draw], eos_token_ids: Sequence[
     The ids in ``stop_token_ids`` and ``eos_token_ids`` must lie inside the vocabulary.
     """
     forbid_stops(logits, draws, eos_token_ids)
-    tokens = best_tokens(logits)
     random = [i for i, draw in enumerate(draws) if draw.sampling.temperature >= GREEDY_BELOW]
+    choose = compiled_sampler.choose_tokens if compiled_sampler.takes(logits) else choose_tokens
+    return choose(logits, draws, random)
+
+
+def choose_tokens(logits: torch.Tensor, draws: Sequence[Draw], random: Sequence[int]) -> torch.Tensor:
+    """One token id a row, drawn in the rows ``random``, the best in the others: [len(draws)] int64."""
+    tokens = logits.argmax(-1)
     for at in range(0, len(random), ROWS_AT_ONCE):
         rows = random[at : at + ROWS_AT_ONCE]
         tokens[rows] = draw_tokens(logits[rows], [draws[i] for i in rows])
-    return tokens
-
-
-def best_tokens(logits: torch.Tensor) -> torch.Tensor:
-    """The index of the largest logit of each row, the lowest of equals: [rows] int64."""
-    kernels = native().kernels
-    if kernels is None or logits.device.type != "cpu" or logits.stride(1) != 1:
-        return logits.argmax(-1)
-    tokens = torch.empty(len(logits), dtype=torch.int64)
-    kernels.argmax(logits.data_ptr(), logits.stride(0), *logits.shape, tokens.data_ptr())
     return tokens
 
 
@@ -67,9 +75,8 @@ def forbid_stops(logits: torch.Tensor, draws: Sequence[Draw], eos_token_ids: Seq
 def draw_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
     """Draw from the softmax of the filtered logits by the Gumbel-max trick: argmax of logits plus Gumbel noise."""
     params = [draw.sampling for draw in draws]
-    scores = keep_likely(logits / column([p.temperature for p in params], logits), params)
-    keys = [stream_key(draw.seed, draw.position) for draw in draws]
-    return scores.add_(gumbel_noise(keys, scores.shape[1], scores.device)).argmax(-1)
+    scores = keep_likely(logits / column([draw.temperature for draw in draws], logits), params)
+    return scores.add_(gumbel_noise([draw.key for draw in draws], scores.shape[1], scores.device)).argmax(-1)
 
 
 def keep_likely(scores: torch.Tensor, params: Sequence[SamplingParams]) -> torch.Tensor:
@@ -99,6 +106,7 @@ def keep_top(scores: torch.Tensor, params: Sequence[SamplingParams]) -> torch.Te
     mass = (top - scores.logsumexp(-1, keepdim=True)).exp()
     before = mass.cumsum(-1) - mass
     enough = column([p.top_p if p.top_p < 1 else torch.inf for p in params], scores)
+    enough = enough.clamp(min=torch.finfo(scores.dtype).tiny)  # a smaller one is 0, and would leave nothing
     least = top.masked_fill(before >= enough, torch.inf).amin(-1, keepdim=True)
     return scores.masked_fill(scores < least, -torch.inf)
 
