@@ -140,6 +140,13 @@ def test_kernels_and_attention_are_chosen_apart(kernels: str, attention: str) ->
     assert found == expected
 
 
+@HAS_KERNELS
+def test_batch_invariant_is_what_compiled_kernels_do_all_of() -> None:
+    """One product or one attention that is torch's is enough to lose it."""
+    for options, expected in (({}, True), ({"kernels": "torch"}, False), ({"attention_backend": "reference"}, False)):
+        assert LLM("tiny", num_gpu_blocks_override=20, **options).batch_invariant is expected, options
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -122,6 +122,18 @@ def test_one_token_at_a_time(dtype: torch.dtype) -> None:
     assert torch.equal(whole, single)
 
 
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_no_later_token_is_seen_not_even_one_that_is_no_number(dtype: torch.dtype, bad: float) -> None:
+    """bfloat16 values are multiplied two at a time, and a weight of 0 would not hide a NaN."""
+    for at in (8, 9, 63, 64, 65):
+        good, spoilt = text(1, 70, (2, 1, 16), dtype), text(1, 70, (2, 1, 16), dtype)
+        spoilt.k[at] = spoilt.v[at] = bad
+        expected, found = (play([one], [[70]], 8, shuffle=1)[0] for one in (good, spoilt))
+        assert torch.equal(found[:at], expected[:at])
+        assert not found[at:].isfinite().any()
+
+
 def set_threads(threads: int) -> None:
     kernels = native().kernels
     assert kernels is not None
