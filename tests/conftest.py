@@ -7,8 +7,8 @@ import secrets
 
 import pytest
 import torch
-from model_free import DEPTH
 
+from model_free import DEPTH
 from pellucid.model import LoadedModel, load
 
 os.environ["LC_ALL"] = "C.UTF-8"  # reports are in English, wherever the tests run

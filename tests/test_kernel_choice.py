@@ -99,7 +99,9 @@ def test_switched_off_torch_says_why(dtype: torch.dtype) -> None:
     [
         ("numpy", torch.float32, "There are no kernels 'numpy'; known: auto, compiled, onednn, torch."),
         ("onednn", torch.float32, "oneDNN has no kernels for bfloat16 here, or dtype is not bfloat16;"),
-        pytest.param("compiled", torch.float16, "they compute in float32 and bfloat16, not in float16;", marks=HAS_KERNELS),
+        pytest.param(
+            "compiled", torch.float16, "they compute in float32 and bfloat16, not in float16;", marks=HAS_KERNELS
+        ),
         pytest.param("compiled", torch.float64, "in float32 and bfloat16, not in float64;", marks=HAS_KERNELS),
     ],
 )
@@ -118,7 +120,9 @@ def test_compiled_kernels_are_for_a_cpu() -> None:
 @HAS_KERNELS
 def test_compiled_attention_is_refused_for_other_types() -> None:
     """It would take float16 numbers for float32 ones, and read and write twice as far."""
-    with pytest.raises(ConfigError, match="Compiled attention .*: it computes in float32 and bfloat16, not in float16;"):
+    with pytest.raises(
+        ConfigError, match=r"Compiled attention .*: it computes in float32 and bfloat16, not in float16;"
+    ):
         LLM("tiny", dtype="float16", attention_backend="compiled")
 
 
@@ -150,7 +154,10 @@ def test_batch_invariant_is_what_compiled_kernels_do_all_of() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"quantization": "gguf", "dtype": "float32"}, "quantization='gguf' multiplies in bfloat16, not float32; leave"),
+        (
+            {"quantization": "gguf", "dtype": "float32"},
+            "quantization='gguf' multiplies in bfloat16, not float32; leave",
+        ),
         ({"quantization": "gguf"}, "quantization='gguf' is for .gguf files, and tiny is none; leave it out."),
         ({"quantization": "awq"}, "quantization 'awq' is not supported; supported: gguf."),
     ],

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
-LOOK = "import pellucid_kernels; from pellucid.native import native; print(pellucid_kernels.__file__, native().why, sep='|')"
+LOOK = "import pellucid_kernels as k; from pellucid.native import native; print(k.__file__, native().why, sep='|')"
 RUN = "from pellucid import LLM; print(LLM('tiny', num_gpu_blocks_override=20).loaded.model.ops.name)"
 
 
@@ -29,7 +29,7 @@ def install(folder: Path, **environment: str) -> subprocess.CompletedProcess[str
 
 def said(folder: Path, program: str) -> str:
     path = os.pathsep.join((str(folder / "site"), os.environ.get("PYTHONPATH", "")))
-    environment = {**os.environ, "PYTHONPATH": path} | {"PELLUCID_KERNELS": ""}
+    environment = {**os.environ, "PYTHONPATH": path, "PELLUCID_KERNELS": ""}
     return subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     ).stdout.strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 from functools import partial
 
@@ -9,10 +10,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from model_free import examples
-
 from pellucid.pages import CHUNK, PAGE, Arena, paged_bytes
-
 
 AT_ONCE = pytest.mark.parametrize("at_once", [True, False], ids=["at once", "in time"])
 
@@ -69,7 +69,7 @@ def test_parts_of_an_arena_never_overlap(sizes: list[int]) -> None:
     assert [len(part) for part in parts] == sizes
     places = sorted((part.data_ptr(), len(part)) for part in parts if len(part))
     assert all(start % 64 == 0 for start, _ in places)
-    assert all(start + nbytes <= after for (start, nbytes), (after, _) in zip(places, places[1:], strict=False))
+    assert all(start + nbytes <= after for (start, nbytes), (after, _) in itertools.pairwise(places))
 
 
 def test_each_part_keeps_what_was_written_to_it() -> None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from guarded_memory import guarded_memory
 from steps import LAYER, MIX, Case, dense, make_case
 
+from guarded_memory import guarded_memory
 from pellucid.attention import AttentionBackend, CompiledAttention, ReferenceAttention, StepLayout
 from pellucid.native import native
 
@@ -47,7 +47,7 @@ def check(backend: AttentionBackend, case: Case) -> torch.Tensor:
     return out
 
 
-DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=lambda d: str(d)[6:])
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 
 
 def has(backend: AttentionBackend, dtype: torch.dtype, head_dim: int = 8) -> None:
@@ -62,6 +62,11 @@ def has(backend: AttentionBackend, dtype: torch.dtype, head_dim: int = 8) -> Non
 def test_mixed_step(backend: AttentionBackend, block_size: int, dtype: torch.dtype) -> None:
     has(backend, dtype)
     check(backend, make_case(MIX, block_size, dtype=dtype, seed=block_size))
+
+
+@pytest.mark.parametrize("block_size", [1, 16])
+def test_float16_in_the_reference(block_size: int) -> None:
+    check(ReferenceAttention(), make_case(MIX, block_size, dtype=torch.float16))
 
 
 @DTYPES

@@ -9,8 +9,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from model_free import examples
 
+from model_free import examples
 from pellucid.attention import CompiledAttention, KVStorage, StepLayout
 from pellucid.native import native
 

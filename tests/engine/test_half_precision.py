@@ -111,7 +111,12 @@ def record_logits(llm: LLM) -> dict[int, list[torch.Tensor]]:
 def test_smollm2(quantization: str | None) -> None:
     loaded = load("smollm2-135m", dtype="bfloat16", kernels="compiled", quantization=quantization)
     assert loaded.tokenizer is not None
-    texts = ["The capital of France is", "def fibonacci(n):\n", "Once upon a time, in a village by the sea,", "1, 1, 2,"]
+    texts = [
+        "The capital of France is",
+        "def fibonacci(n):\n",
+        "Once upon a time, in a village by the sea,",
+        "1, 1, 2,",
+    ]
     tokens = [loaded.tokenizer.encode(text * (index + 1)) for index, text in enumerate(texts)]
     asked = ask(loaded, tokens, temperature=0, max_tokens=12)
     for way in ("chunked", "pre-empted"):

@@ -18,6 +18,7 @@ from pellucid.model import find, load
 from pellucid.model.gguf import SUPPORTED, GGUFFile
 from pellucid.model.rope import frequencies
 
+
 @pytest.fixture
 def qwen2_file(tmp_path, qwen2):
     return write(tmp_path / "qwen2.gguf", qwen2, "qwen2")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from guarded_memory import guarded_memory
 
+from guarded_memory import guarded_memory
 from pellucid.errors import ConfigError
 from pellucid.ops import Ops, choose_ops
 

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from matrices import KINDS, random_matrix
-from model_free import examples
 
+from model_free import examples
 from pellucid.native import native
 from pellucid.ops import Ops, choose_ops
 

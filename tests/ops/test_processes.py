@@ -38,7 +38,9 @@ sys.exit(os.waitstatus_to_exitcode(status))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_child_computes_too() -> None:
     """It has none of its parent's threads; waiting for them, it would wait for ever."""
-    with subprocess.Popen([sys.executable, "-c", FORK], stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
+    with subprocess.Popen(
+        [sys.executable, "-c", FORK], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
         try:
             said = run.communicate(timeout=60)[1]
         except subprocess.TimeoutExpired:

@@ -13,7 +13,7 @@ from pellucid.ops import Matrix, Ops
 
 MOST_ROWS = 130
 WIDTHS = (1, 8, 33, 40, 64, 70, 130, 257)
-DEPTHS = {kind: (32, 160) for kind in KINDS} | {"dense": (2, 7, 62)}  # 7 is no number of pairs
+DEPTHS = dict.fromkeys(KINDS, (32, 160)) | {"dense": (2, 7, 62)}  # 7 is no number of pairs
 
 pytestmark = [pytest.mark.parametrize("kind", KINDS), pytest.mark.parametrize("width", WIDTHS)]
 
