@@ -310,17 +310,22 @@ template <class T> class Tile {
 #pragma GCC unroll 4
             for (int p = 0; p < PARTS; ++p)
                 part[i][p] = _mm512_mul_ps(_mm512_load_ps(rows[i].mixed + d + p * LANES), _mm512_set1_ps(rows[i].fade));
-        for (int word = 0; word * PER_WORD<T> < count; ++word) {
+        const auto add = [&](int word, int seen) __attribute__((always_inline)) {
             Vector v[PARTS];
 #pragma GCC unroll 4
-            for (int p = 0; p < PARTS; ++p) v[p] = value(T{}, word, d + p * LANES, lanes);
+            for (int p = 0; p < PARTS; ++p) {
+                v[p] = value(T{}, word, d + p * LANES, lanes);
+                if (seen != ~0) v[p] = _mm512_and_ps(v[p], _mm512_castsi512_ps(_mm512_set1_epi32(seen)));
+            }
 #pragma GCC unroll 4
             for (int i = 0; i < ROWS; ++i) {
                 const Vector weight = everywhere(rows[i].weights + word);
 #pragma GCC unroll 4
                 for (int p = 0; p < PARTS; ++p) part[i][p] = times(T{}, part[i][p], weight, v[p]);
             }
-        }
+        };
+        for (int word = 0; word < count / PER_WORD<T>; ++word) add(word, ~0);
+        if (count % PER_WORD<T>) add(count / PER_WORD<T>, 0xFFFF);  // a later token's value may be no number at all
 #pragma GCC unroll 4
         for (int i = 0; i < ROWS; ++i)
 #pragma GCC unroll 4

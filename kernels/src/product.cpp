@@ -252,10 +252,11 @@ template <class T> void finish(const Product &job, int row, int rows, int panel,
         for (int r = 0; r < rows; ++r)
             for (int p = 0; p + 1 < panels; p += 2)
                 for (int lane = 0; lane < PANEL; lane += LANES) {
-                    const int at = (panel + p) / 2 * PANEL + lane;
+                    const int at = (panel + p) / 2 * PANEL + lane, left = job.width / 2 - at;
+                    if (left <= 0) break;
                     const Vector gate = _mm512_loadu_ps(&tile[r][p * PANEL + lane]);
                     const Vector up = _mm512_loadu_ps(&tile[r][(p + 1) * PANEL + lane]);
-                    store(out + r * job.out_stride + at, _mm512_mul_ps(silu(gate), up), job.width / 2 - at);
+                    store(out + r * job.out_stride + at, _mm512_mul_ps(silu(gate), up), left);
                 }
         return;
     }

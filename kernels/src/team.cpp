@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -10,6 +11,7 @@ namespace pellucid {
 namespace {
 
 constexpr int SPINS = 4000;
+constexpr unsigned MOST_MEMBERS = 1 << 12;
 
 inline void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -20,7 +22,7 @@ inline void pause() {
 }
 
 // Returns when `value` is no longer `old`: spins for some tens of microseconds, then sleeps.
-void wait_while(const std::atomic<int> &value, int old) {
+template <class T> void wait_while(const std::atomic<T> &value, T old) {
     for (int spin = 0; spin < SPINS; ++spin) {
         if (value.load(std::memory_order_acquire) != old) return;
         pause();
@@ -30,7 +32,9 @@ void wait_while(const std::atomic<int> &value, int old) {
 
 struct Team {
     std::mutex one_caller_at_a_time;
-    std::atomic<int> round{0};    // changes when there is work
+    // Changes when there is work: how many rounds there were, and, in the low bits, how many members this one has. A
+    // thread that is no member may be late to see it, when `members` and `job` are those of another round already.
+    std::atomic<unsigned> round{0};
     std::atomic<int> working{0};  // members other than the caller that are not done
     int members = 1;
     int started = 1;
@@ -43,8 +47,9 @@ struct Team {
                 for (;;) {
                     wait_while(round, seen);
                     seen = round.load(std::memory_order_acquire);
-                    if (member >= members) continue;
-                    piece(job, member, members);
+                    const int in_round = (int)(seen % MOST_MEMBERS);
+                    if (member >= in_round) continue;
+                    piece(job, member, in_round);
                     if (working.fetch_sub(1, std::memory_order_acq_rel) == 1) working.notify_one();
                 }
             }).detach();
@@ -53,11 +58,13 @@ struct Team {
     void run(Piece a_piece, void *a_job) {
         std::lock_guard<std::mutex> guard(one_caller_at_a_time);
         start();
+        const int in_round = members;
         piece = a_piece, job = a_job;
-        working.store(members - 1, std::memory_order_relaxed);
-        round.fetch_add(1, std::memory_order_release);
+        working.store(in_round - 1, std::memory_order_relaxed);
+        round.store((round.load(std::memory_order_relaxed) / MOST_MEMBERS + 1) * MOST_MEMBERS + (unsigned)in_round,
+                    std::memory_order_release);
         round.notify_all();
-        piece(job, 0, members);
+        piece(job, 0, in_round);
         for (int left; (left = working.load(std::memory_order_acquire)) != 0;) wait_while(working, left);
     }
 };
@@ -86,7 +93,7 @@ int team_size() { return team->members; }
 
 void set_team_size(int members) {
     std::lock_guard<std::mutex> guard(team->one_caller_at_a_time);
-    team->members = members < 1 ? 1 : members;
+    team->members = std::clamp(members, 1, (int)MOST_MEMBERS - 1);
 }
 
 }  // namespace pellucid

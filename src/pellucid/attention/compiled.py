@@ -35,15 +35,18 @@ class CompiledAttention(AttentionBackend):
         self._run = found.kernels.attention
 
     @staticmethod
-    def takes(dtype: torch.dtype, head_dim: int) -> bool:
-        """Whether there are kernels for this type and size, on this processor."""
+    def missing(dtype: torch.dtype, head_dim: int) -> str | None:
+        """Why there is no kernel for this type and size on this processor; None if there is one."""
         found = native()
-        return (
-            found.kernels is not None
-            and dtype in DTYPES
-            and (dtype is torch.float32 or found.multiplies_bfloat16)
-            and head_dim <= MOST_HEAD_DIM
-        )
+        if found.kernels is None:
+            return found.why
+        if dtype not in DTYPES:
+            return f"it computes in float32 and bfloat16, not in {str(dtype).removeprefix('torch.')}"
+        if dtype is torch.bfloat16 and not found.multiplies_bfloat16:
+            return "this processor does not multiply bfloat16 numbers (no AVX-512 BF16)"
+        if head_dim > MOST_HEAD_DIM:
+            return f"it takes heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}"
+        return None
 
     def check(self, block_size: int, head_dim: int, heads: int, kv_heads: int) -> None:
         ReferenceAttention().check(block_size, head_dim, heads, kv_heads)

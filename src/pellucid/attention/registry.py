@@ -24,9 +24,13 @@ def attention_backend(
 
     Raises `ConfigError` for an unknown name, and for a backend that cannot be had here.
     """
+    missing = CompiledAttention.missing(dtype, head_dim)
+    if torch.device(device).type != "cpu":
+        missing = f"it is for a CPU, not for {device}"
     if name == "auto":
-        compiled = torch.device(device).type == "cpu" and CompiledAttention.takes(dtype, head_dim)
-        name = CompiledAttention.name if compiled else ReferenceAttention.name
+        name = ReferenceAttention.name if missing else CompiledAttention.name
     if name not in BACKENDS:
         raise ConfigError(f"There is no attention backend {name!r}; known: auto, {', '.join(sorted(BACKENDS))}.")
+    if name == CompiledAttention.name and missing:
+        raise ConfigError(f"Compiled attention cannot be used: {missing}; choose attention_backend='auto'.")
     return BACKENDS[name]()

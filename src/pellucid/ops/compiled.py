@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pellucid.ops.base import Decoder, Gated, Heads, Layer, Linear, Ops, Vocabulary
-from pellucid.ops.matrix import GROUP, Matrix, Quantised, stacked
+from pellucid.ops.matrix import GROUP, Matrix, Quantised, numbers, stacked
 from pellucid.ops.plain import PlainGated, PlainLinear, PlainVocabulary
 from pellucid.pages import Arena
 
@@ -207,7 +207,8 @@ class CompiledOps(Ops):
         return CompiledDecoder(self._kernels, layers, heads, eps, half=self._half)
 
     def _own(self, matrix: Matrix) -> Matrix:
-        return matrix if isinstance(matrix, Quantised) else matrix.to(self.dtype)
+        """As it will be packed: the kernels multiply quantised weights with bfloat16 numbers only."""
+        return matrix if self._half and isinstance(matrix, Quantised) else numbers(matrix).to(self.dtype)
 
 
 def _alike(one: Matrix, other: Matrix) -> bool:
