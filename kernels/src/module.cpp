@@ -14,6 +14,9 @@
 namespace pellucid {
 namespace {
 
+// Changes with the functions of this module and what they are given; `pellucid.native` asks for the one it knows.
+constexpr int INTERFACE = 1;
+
 constexpr int MOST_ARGUMENTS = 32;
 
 // The arguments of one call, taken in order.
@@ -253,4 +256,8 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernels", "Kernels for x86-64
 }  // namespace
 }  // namespace pellucid
 
-PyMODINIT_FUNC PyInit__kernels() { return PyModule_Create(&pellucid::definition); }
+PyMODINIT_FUNC PyInit__kernels() {
+    PyObject *module = PyModule_Create(&pellucid::definition);
+    if (module && PyModule_AddIntConstant(module, "INTERFACE", pellucid::INTERFACE) < 0) Py_CLEAR(module);
+    return module;
+}

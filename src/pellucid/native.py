@@ -8,6 +8,8 @@ from types import ModuleType
 from typing import NamedTuple
 
 SWITCH = "PELLUCID_KERNELS"
+INTERFACE = 1
+"""The functions that we call, as the kernels number them."""
 
 
 class Native(NamedTuple):
@@ -31,6 +33,8 @@ def native() -> Native:
         from pellucid_kernels import _kernels
     except ImportError:
         return Native(None, "the package pellucid-kernels is not installed, or could not be compiled here")
+    if (theirs := getattr(_kernels, "INTERFACE", 0)) != INTERFACE:
+        return Native(None, f"pellucid-kernels has interface {theirs}, not {INTERFACE}: install it again from kernels/")
     features = _kernels.features()
     if not features:
         return Native(None, "this processor has no AVX-512, for which they are written")

@@ -10,7 +10,7 @@ from pellucid.engine.options import EngineOptions
 from pellucid.errors import NotCovered
 
 # vLLM's attention backends are kernels for GPUs, none of them ours.
-OURS = frozenset(EngineOptions.__annotations__) - {"model", "attention_backend"}
+OURS = frozenset(EngineOptions.__annotations__) - {"model", "attention_backend", "kernels"}
 
 IDLE = frozenset(
     {
@@ -61,11 +61,12 @@ def ours(model: str, given: Mapping[str, Any], say: Callable[[str], None]) -> di
     kept: dict[str, Any] = {"async_scheduling": True}
     idle = []
     for name, value in given.items():
-        if name in OURS and value is not None:
+        known = name in OURS and not (name == "quantization" and value not in (None, "gguf"))
+        if known and value is not None:
             kept[name] = str(value).removeprefix("torch.") if name == "dtype" else value
-        if name in IDLE or (name not in OURS and _is_default(name, value, model)):
+        if name in IDLE or (not known and _is_default(name, value, model)):
             idle.append(name)
-        elif name not in OURS:
+        elif not known:
             raise NotCovered(
                 f"the engine option {name}={value!r} is not covered by `pellucid run`: it would change results. "
                 "Leave it out, or run the script on vLLM."
