@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from pellucid.notebook import register
+from pellucid.notebook import register as _show_pictures
 
 if TYPE_CHECKING:
     from pellucid.engine.llm import LLM as LLM
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-register()
+_show_pictures()
 
 
 def __getattr__(name: str) -> object:

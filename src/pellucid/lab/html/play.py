@@ -58,7 +58,7 @@ def words() -> Element:
 def _cut(timeline: Timeline) -> Iterator[Node]:
     if timeline.stride > 1:
         text = say(
-            "This run has {all:,} moments in a pool of {blocks:,} blocks: one in {stride:,} is shown, {shown:,} in all.",
+            "This run has {all:,} moments of {blocks:,} blocks each: one in {stride:,} is shown, {shown:,} in all.",
             all=timeline.all_moments,
             blocks=timeline.blocks,
             stride=timeline.stride,

@@ -12,7 +12,6 @@ from pellucid.view.html.markup import Element, element
 from pellucid.view.html.totals import totals_sentence
 from pellucid.view.letters import Letters
 
-
 ORDER = ("shared", "unknown", "reserved", "cached", "free", "fenced")
 
 
@@ -35,7 +34,7 @@ def block_map(snapshot: Snapshot, letters: Letters) -> Element:
 
 
 def legend(drawn: Iterable[Cell], letters: Letters) -> Element:
-    """What each mark that is there means: requests in the order of ``letters``, shared blocks, those without an owner."""
+    """What each mark that is there means: requests in the order of ``letters``, then everything else."""
     found = set(drawn)
     owners = [cell for name in letters if (cell := owner_cell(name, letters)) in found]
     others = sorted(found.difference(owners), key=lambda cell: (ORDER.index(cell.kind), cell.character))

@@ -12,8 +12,7 @@ from pellucid.view.html.markup import Element, element
 from pellucid.view.strips import STATUSES
 from pellucid.view.letters import Letters
 
-HEADINGS = (say("request"), say("state"), say("tokens"), say("blocks"), say("waste"), say("table"))
-
+NUMBERS = (say("tokens"), say("blocks"), say("waste"))
 
 Drawn = Sequence[Cell] | Mapping[int, Cell]
 """What stands for each block."""
@@ -33,25 +32,18 @@ class Run(NamedTuple):
 
 def tables(snapshot: Snapshot, letters: Letters) -> Element:
     """A table: letter and name, state, tokens, blocks, waste and the strip of every live request."""
-    drawn = cells(snapshot, letters)
-    rows = [_row(request, snapshot.pool.block_size, letters, drawn) for request in snapshot.requests]
-    head = element("tr", *(element("th", heading, scope="col") for heading in HEADINGS))
-    return element("table", element("thead", head), element("tbody", *rows), class_="tables")
+    drawn, size = cells(snapshot, letters), snapshot.pool.block_size
+    rows = (
+        _row(request, owner_cell(request.name, letters), drawn, len(request.blocks) * size - request.slots)
+        for request in snapshot.requests
+    )
+    return _table(NUMBERS, rows)
 
 
 def table_of(request: RequestView) -> Element:
     """The same of one request, of whose pool nothing is known: without waste, and not telling what is shared."""
     owner = owner_cell(request.name, Letters())
-    drawn = dict.fromkeys(request.blocks, owner)
-    values = STATUSES[request.status], f"{request.slots:,}", f"{len(request.blocks):,}"
-    row = element(
-        "tr",
-        element("th", named(owner), scope="row"),
-        *(element("td", value) for value in values),
-        element("td", strip(request.blocks, drawn)),
-    )
-    head = element("tr", *(element("th", heading, scope="col") for heading in (*HEADINGS[:4], HEADINGS[5])))
-    return element("table", element("thead", head), element("tbody", row), class_="tables")
+    return _table(NUMBERS[:2], [_row(request, owner, dict.fromkeys(request.blocks, owner))])
 
 
 def strip(blocks: Iterable[int], drawn: Drawn) -> Element:
@@ -76,17 +68,25 @@ def _continues(run: Run, block: int) -> bool:
     return abs(step) == 1 and (run.first == run.last or (run.last > run.first) == (step > 0))
 
 
-def _row(request: RequestView, block_size: int, letters: Letters, drawn: Sequence[Cell]) -> Element:
-    owner = owner_cell(request.name, letters)
-    held = len(request.blocks)
-    numbers = (request.slots, held, held * block_size - request.slots)
+def _table(numbers: Iterable[str], rows: Iterable[Element]) -> Element:
+    headings = [
+        element("th", say("request"), scope="col"),
+        element("th", say("state"), scope="col"),
+        *(element("th", number, scope="col", class_="n") for number in numbers),
+        element("th", say("table"), scope="col"),
+    ]
+    return element("table", element("thead", element("tr", *headings)), element("tbody", *rows), class_="tables")
+
+
+def _row(request: RequestView, owner: Cell, drawn: Drawn, *waste: int) -> Element:
+    numbers = (request.slots, len(request.blocks), *waste)
     return element(
         "tr",
         element("th", named(owner), scope="row"),
         element("td", STATUSES[request.status]),
         *(
             element("td", str(number), class_="n", data_label=label)
-            for number, label in zip(numbers, HEADINGS[2:], strict=False)
+            for number, label in zip(numbers, NUMBERS, strict=False)
         ),
         element("td", strip(request.blocks, drawn)),
     )
