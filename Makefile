@@ -32,7 +32,7 @@ PIP := $(BIN)/python -m pip install $(QUIET) --disable-pip-version-check --const
 OR_HINT := || { echo 'pellucid: pip failed; is a package index within reach? Repeat with QUIET= to see all that pip says' >&2; exit 1; }
 SAY := @printf 'pellucid: %s\n' >&2
 
-# The stamps ENGINE, DEV and BROWSER are set when an installation is complete: an interrupted one starts afresh.
+# The stamps ENGINE, KERNELS, DEV and BROWSER are set when an installation is complete: an interrupted one starts afresh.
 # They are worth nothing once the interpreter is gone or this folder has moved.
 IS_WHOLE := import importlib.util as u, os; \
   assert os.path.samefile(u.find_spec("pellucid").origin, "src/pellucid/__init__.py")

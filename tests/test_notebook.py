@@ -21,6 +21,7 @@ from pellucid.lab.pellucid_subject import PellucidLaboratory
 from pellucid.lab.trial import trial
 
 FIRST_LOOK = Path(__file__).parents[1] / "docs" / "notebooks" / "first_look.ipynb"
+REFRESH = "python docs/notebooks/refresh.py"
 STYLE = re.compile("<style>.*?</style>", re.DOTALL)
 
 
@@ -40,8 +41,7 @@ def test_the_notebook_shows_what_it_showed() -> None:
     ran = nbformat.read(FIRST_LOOK, as_version=4)
     NotebookClient(ran, timeout=120, kernel_name="python3").execute()
     for number, (before, now) in enumerate(zip(kept.cells, ran.cells, strict=True)):
-        hint = f"cell {number} differs; if that is right: .venv/bin/jupyter execute --inplace {FIRST_LOOK}"
-        assert outputs(now) == outputs(before), hint
+        assert outputs(now) == outputs(before), f"cell {number} now shows something else; if that is right: {REFRESH}"
     pictures = [shown for cell in ran.cells for shown in outputs(cell) if "text/html" in shown]
     assert len(pictures) == 5
     shared = read(pictures[1]["text/html"])
