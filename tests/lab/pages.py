@@ -11,6 +11,7 @@ import msgspec
 from html_tree import Tag
 from pellucid.lab.recording import Recording
 from pellucid.lab.trial import Plays, Report
+from pellucid.lang import encoded
 
 HOSTILE = "</script><img src=x onerror=\"document.title='struck'\">'&lt;<!--"
 
@@ -19,7 +20,7 @@ def renamed(result: Report, plays: Plays, names: Mapping[str, str]) -> tuple[Rep
     """The same trial and report, as if requests had been called otherwise."""
 
     def rename(value: object) -> bytes:
-        text = msgspec.json.encode(value).decode()
+        text = encoded(value)
         for old, new in names.items():
             text = text.replace(old, json.dumps(new)[1:-1])
         return text.encode()

@@ -55,7 +55,7 @@ def test_a_group_begins_with_the_id_of_its_first_block() -> None:
 
 def test_a_large_pool_is_summed_up_and_says_so() -> None:
     tree = read(written(block_map(snapshot(10_000, {"a": range(1, 5_000), "b": range(5_000, 5_004)}), Letters())))
-    assert tree.one(class_="note").text.startswith("One cell stands for 3 blocks")
+    assert tree.one(class_="note").text.startswith("one cell stands for 3 blocks")
     text = "".join(cell.text for cell in tree.one(class_="map").all("b"))
     assert text == "A" * 1667 + "B" + "." * 1666
 

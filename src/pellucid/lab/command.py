@@ -91,9 +91,7 @@ def engine_options(arguments: argparse.Namespace, options: Options) -> dict[str,
 def main(arguments: argparse.Namespace) -> int:
     """Run it; returns the exit status. Raises `PellucidError` for a model or options that cannot work."""
     options = engine_options(arguments, OPTIONS)
-    return prove(
-        arguments.model, options, json=arguments.json, html=arguments.html, language=language(arguments)
-    )
+    return prove(arguments.model, options, json=arguments.json, html=arguments.html, language=language(arguments))
 
 
 def prove(

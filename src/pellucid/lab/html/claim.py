@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pellucid.lab.html.evidence import readable
 from pellucid.lab.proof import Exhibit, Proof, Table, Verdict
+from pellucid.lab.wording import scope
 from pellucid.lang import say
 from pellucid.view import Letters
 from pellucid.view.html import Element, Node, element, picture
@@ -34,9 +35,9 @@ def proof_section(
         element("h2", badge(proof.verdict), element("span", title)),
         element("p", proof.sentence, class_="sentence"),
         element("p", proof.reason, class_="reason"),
-        *_scope(proof),
-        *_facts(proof),
+        *([element("p", scope(proof), class_="scope")] if proof.scope else []),
         *map(_table, proof.tables),
+        *([facts(proof.facts)] if proof.facts else []),
         *_exhibits(proof.exhibits, link),
         *ending,
         _evidence(proof),
@@ -45,23 +46,15 @@ def proof_section(
     )
 
 
-def _scope(proof: Proof) -> Iterator[Node]:
-    if proof.scope:
-        scope = say("{verdict} on this run: {scope}.", verdict=proof.verdict.word, scope=proof.scope)
-        yield element("p", scope, class_="scope")
-
-
-def _facts(proof: Proof) -> Iterator[Node]:
+def facts(named: Iterable[tuple[str, str]], class_: str = "facts") -> Element:
     """A fact without a name goes on with the one before."""
-    if not proof.facts:
-        return
-    named: list[tuple[str, list[str]]] = []
-    for name, value in proof.facts:
-        if name or not named:
-            named.append((name, []))
-        named[-1][1].append(value)
-    rows = [element("div", element("dt", name), *(element("dd", value) for value in values)) for name, values in named]
-    yield element("dl", *rows, class_="facts")
+    rows: list[tuple[str, list[str]]] = []
+    for name, value in named:
+        if name or not rows:
+            rows.append((name, []))
+        rows[-1][1].append(value)
+    pairs = (element("div", element("dt", name), *(element("dd", each) for each in values)) for name, values in rows)
+    return element("dl", *pairs, class_=class_)
 
 
 def _table(table: Table) -> Element:

@@ -9,20 +9,20 @@ from functools import cache
 from importlib.resources import files
 
 from pellucid.lab.claims import CLAIMS
-from pellucid.lab.html.claim import badge, proof_section
+from pellucid.lab.html.claim import badge, facts, proof_section
 from pellucid.lab.html.play import play_section, words
 from pellucid.lab.html.timeline import Timeline
 from pellucid.lab.proof import Exhibit, Proof
 from pellucid.lab.recording import Recording
-from pellucid.lab.scenario import SCENARIOS
+from pellucid.lab.scenarios import SCENARIOS
 from pellucid.lab.trial import Report
-from pellucid.lang import Sentence, say
+from pellucid.lab.wording import TITLE, counts, engine_facts
+from pellucid.lang import say
 from pellucid.view.html import Element, Node, Raw, element, written
 from pellucid.view.html import style as picture_style
 
-TITLE = say("PagedAttention, put to the proof")
 ABOUT = {scenario.name: scenario.about for scenario in SCENARIOS}
-NEEDS = {claim.id: list({scenario.name: None for scenario in (*claim.needs, *claim.also)}) for claim in CLAIMS}
+NEEDS = {claim.id: [scenario.name for scenario in claim.needs] for claim in CLAIMS}
 
 
 def page(report: Report, recordings: Mapping[str, Recording], language: str = "en") -> str:
@@ -71,7 +71,11 @@ def report_sections(report: Report, timelines: Mapping[str, Timeline] | None = N
     proofs = [
         proof_section(proof, number, link, _played(proof, shown)) for number, proof in enumerate(report.claims, start=1)
     ]
-    return [element("header", element("h1", TITLE), _about(report)), _overview(report, bool(shown)), *proofs]
+    return [
+        element("header", element("h1", TITLE), facts(engine_facts(report), "about")),
+        _overview(report, bool(shown)),
+        *proofs,
+    ]
 
 
 def _timelines(timelines: Mapping[str, Timeline]) -> Element:
@@ -80,46 +84,16 @@ def _timelines(timelines: Mapping[str, Timeline]) -> Element:
     return element("section", element("h2", say("Timelines")), element("p", intro), *plays, id="plays")
 
 
-def _about(report: Report) -> Element:
-    about, pool = report.about, report.pool
-    usable = say(
-        "{total:,} blocks of {size} tokens; 1 is reserved, {usable:,} are usable: {tokens:,} tokens",
-        total=pool.total, size=pool.block_size, usable=pool.usable, tokens=pool.usable * pool.block_size,
-    )  # fmt: skip
-    longest = say(
-        "{tokens:,} tokens = {blocks:,} blocks",
-        tokens=about.max_model_len, blocks=-(-about.max_model_len // pool.block_size),
-    )  # fmt: skip
-    rows: list[tuple[Sentence, str]] = [
-        (say("engine"), about.engine),
-        (say("model"), say("{model}, {dtype} on {device}", model=about.model, dtype=about.dtype, device=about.device)),
-        (say("pool"), usable),
-        (say("longest request"), longest),
-    ]
-    if pool.nbytes is not None:
-        rows.insert(3, (say("memory"), say("{size:,.1f} MiB, allocated once", size=pool.nbytes / 1024**2)))
-    return element(
-        "dl", *(element("div", element("dt", name), element("dd", value)) for name, value in rows), class_="about"
-    )
-
-
 def _overview(report: Report, with_timelines: bool) -> Element:
     lines = (
         element("li", element("a", badge(proof.verdict), element("span", proof.title), href=f"#claim-{proof.id}"))
         for proof in report.claims
     )
-    counts = (
-        element("span", say("{count} {verdict}", count=count, verdict=verdict.word))
-        for verdict, count in report.verdicts.items()
-    )
-    steps = element(
-        "span", say("{claims} claims, {steps:,} steps in all", claims=len(report.claims), steps=report.steps)
-    )
     timelines = [element("a", say("Timelines"), href="#plays")] if with_timelines else []
     return element(
         "nav",
         element("ol", *lines),
-        element("p", *counts, steps, *timelines, class_="counts"),
+        element("p", element("span", counts(report)), *timelines, class_="counts"),
         aria_label=say("verdicts"),
     )
 

@@ -7,18 +7,25 @@ from typing import Any
 
 from pellucid.lab.html.timeline import Patch, Timeline, data
 from pellucid.lang import say
-from pellucid.view.html import Cell, Element, Json, Node, block_map, element, legend, tables, totals
+from pellucid.view.html import Cell, Element, Json, Node, Totals, block_map, element, legend, tables, totals
 from pellucid.view.html.totals import sentence
 
 MOST_LETTERS = 300
 MOST_CRISP = 400
 """Rows that are at least a pixel high; thinner ones would vanish if they were not blended."""
+
+
+def later(name: str) -> str:
+    """The place of a value that report.js puts in."""
+    return f"{{{name}}}"
+
+
 WORDS = {
-    "step": say("Step {step} of {last}", step="{step}", last="{last}"),
-    "added": say("added: {names}", names="{names}"),
-    "aborted": say("ended early: {names}", names="{names}"),
-    "block": say("block {block}: {meaning}", block="{block}", meaning="{meaning}"),
-    "totals": sentence(**{name: f"{{{name}}}" for name in ("held", "cached", "free", "fenced", "tokens", "waste")}),
+    "step": say("Step {step} of {last}", step=later("step"), last=later("last")),
+    "added": say("added: {names}", names=later("names")),
+    "aborted": say("ended early: {names}", names=later("names")),
+    "block": say("block {block}: {meaning}", block=later("block"), meaning=later("meaning")),
+    "totals": sentence(**{name: later(name) for name in Totals._fields}),
     "play": say("Play"),
     "pause": say("Pause"),
 }

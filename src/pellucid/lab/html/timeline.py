@@ -12,8 +12,8 @@ from pellucid.view import Letters, runs
 from pellucid.view.block_map import neighbours, summarised
 from pellucid.view.html import Cell, Totals, cells
 from pellucid.view.html.cell import NAME_WIDTH, owner_cell
-from pellucid.view.strips import STATUSES
 from pellucid.view.letters import shown
+from pellucid.view.strips import STATUSES
 
 MOST_MARKS = 1_000_000
 """Steps × cells of one timeline: a browser still moves the slider through that many without a delay."""

@@ -29,7 +29,7 @@ def block_map(snapshot: Snapshot, letters: Letters) -> Element:
     )  # fmt: skip
     if each == 1:
         return grid
-    note = say("One cell stands for {each} blocks, and shows the mark that most of them have.", each=each)
+    note = say("one cell stands for {n} blocks, and shows the mark that most of them have", n=each)
     return element("div", element("p", note, class_="note"), grid)
 
 

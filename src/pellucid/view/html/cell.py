@@ -7,8 +7,7 @@ from typing import NamedTuple
 from pellucid.kv.block import BlockState
 from pellucid.kv.snapshot import Snapshot
 from pellucid.lang import say
-from pellucid.view.block_map import MANY, MARKS, UNKNOWN_OWNER
-from pellucid.view.block_map import STATES
+from pellucid.view.block_map import MANY, MARKS, STATES, UNKNOWN_OWNER
 from pellucid.view.letters import Letters, shown
 
 NAME_WIDTH = 64

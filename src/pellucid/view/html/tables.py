@@ -9,8 +9,8 @@ from pellucid.kv.snapshot import RequestView, Snapshot
 from pellucid.lang import say
 from pellucid.view.html.cell import Cell, cells, owner_cell
 from pellucid.view.html.markup import Element, element
-from pellucid.view.strips import STATUSES
 from pellucid.view.letters import Letters
+from pellucid.view.strips import STATUSES
 
 NUMBERS = (say("tokens"), say("blocks"), say("waste"))
 
@@ -70,7 +70,7 @@ def _continues(run: Run, block: int) -> bool:
 
 def _table(numbers: Iterable[str], rows: Iterable[Element]) -> Element:
     headings = [
-        element("th", say("request"), scope="col"),
+        element("th", say("name"), scope="col"),
         element("th", say("state"), scope="col"),
         *(element("th", number, scope="col", class_="n") for number in numbers),
         element("th", say("table"), scope="col"),
