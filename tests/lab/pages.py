@@ -41,5 +41,5 @@ def expand(runs: str) -> list[int]:
 
 
 def timeline_data(page: Tag, scenario: str) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(page.by_id(f"play-{scenario}").one("script").text)
+    data: dict[str, Any] = json.loads(page.by_id(f"play-{scenario.replace(' ', '-')}").one("script").text)
     return data

@@ -247,7 +247,7 @@ def test_a_picture_leads_to_its_moment(plays: Plays) -> None:
     for proof in report(plays).claims:
         for exhibit, figure in zip(proof.exhibits, root.by_id(f"claim-{proof.id}").all("figure"), strict=True):
             for link in figure.all("a"):
-                name = (link.attributes["href"] or "").removeprefix("#play-")
+                name = (link.attributes["href"] or "").removeprefix("#play-").replace("-", " ")
                 moment = int(link.attributes["data-moment"] or "")
                 assert plays.recordings[name].frames[moment].snapshot == exhibit.snapshot
                 seen += 1

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from pellucid.lab.claims import CLAIMS
 from pellucid.lab.html.claim import badge, facts, proof_section
-from pellucid.lab.html.play import play_section, words
+from pellucid.lab.html.play import anchor, play_section, words
 from pellucid.lab.html.timeline import Timeline
 from pellucid.lab.proof import Exhibit, Proof
 from pellucid.lab.recording import Recording
@@ -66,7 +66,7 @@ def report_sections(report: Report, timelines: Mapping[str, Timeline] | None = N
         if id(exhibit.snapshot) not in moments:
             return None
         name, moment = moments[id(exhibit.snapshot)]
-        return element("a", say("in the timeline"), href=f"#play-{name}", data_moment=moment)
+        return element("a", say("in the timeline"), href=f"#{anchor(name)}", data_moment=moment)
 
     proofs = [
         proof_section(proof, number, link, _played(proof, shown)) for number, proof in enumerate(report.claims, start=1)
@@ -103,7 +103,7 @@ def _played(proof: Proof, timelines: Mapping[str, Timeline]) -> list[Node]:
     names = [name for name in NEEDS.get(proof.id, ()) if name in timelines]
     if not names:
         return []
-    links = (element("a", ABOUT[name], href=f"#play-{name}") for name in names)
+    links = (element("a", ABOUT[name], href=f"#{anchor(name)}") for name in names)
     return [element("p", element("span", say("Seen in:")), *links, class_="played")]
 
 

@@ -32,8 +32,13 @@ WORDS = {
 """What report.js says, with the places of its values left open."""
 
 
+def anchor(name: str) -> str:
+    """The id of the section of scenario ``name``."""
+    return "play-" + "-".join(name.split())
+
+
 def play_section(name: str, about: str, timeline: Timeline) -> Element:
-    """The scenario ``name`` with the anchor ``play-NAME``, at the moment of its peak."""
+    """The scenario ``name`` at the moment of its peak."""
     at = timeline.peak
     return element(
         "section",
@@ -45,7 +50,7 @@ def play_section(name: str, about: str, timeline: Timeline) -> Element:
         _picture(timeline, at),
         element("script", Json(data(timeline)), type="application/json"),
         class_="play",
-        id=f"play-{name}",
+        id=anchor(name),
         data_at=at,
     )
 
@@ -82,7 +87,7 @@ def _drawing(name: str, timeline: Timeline, at: int) -> Element:
         "div",
         _scale("y", "0", say("block"), f"{timeline.blocks - 1}"),
         _plot(timeline),
-        element("input", **slider, id=f"slider-{name}", aria_label=say("moment of the timeline")),
+        element("input", **slider, id=f"{anchor(name)}-slider", aria_label=say("moment of the timeline")),
         _scale("x", f"{first}", say("step"), f"{last}"),
         class_="timeline",
         style=f"--columns:{len(timeline.columns)};--rows:{len(timeline.columns[0])};--at:{at}",
@@ -147,7 +152,7 @@ def _controls(name: str, timeline: Timeline, at: int) -> Element:
             element("button", "›", type="button", class_="on", aria_label=say("one step on")),
             class_="buttons",
         ),
-        element("output", _moment(timeline, at), for_=f"slider-{name}"),
+        element("output", _moment(timeline, at), for_=f"{anchor(name)}-slider"),
         class_="controls",
     )
 
