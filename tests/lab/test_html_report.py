@@ -82,6 +82,8 @@ def test_a_refuted_claim_shows_why(plays: Plays) -> None:
     section = tree(other).by_id("claim-holes")
     assert section.one(class_="verdict").text == "✗refuted"
     assert "Output token 3 of NEW differs" in section.one(class_="reason").text
+    assert "please report it" in tree(other).one("nav").text
+    assert "please report it" not in tree(plays).one("nav").text
 
 
 def test_any_finding_can_be_shown(plays: Plays) -> None:

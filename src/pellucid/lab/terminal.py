@@ -14,7 +14,7 @@ from rich.text import Text
 from pellucid.lab.page import WIDTH, Page
 from pellucid.lab.proof import Exhibit, Proof, Verdict
 from pellucid.lab.trial import Report
-from pellucid.lab.wording import TITLE, counts, engine_facts, scope
+from pellucid.lab.wording import BUG, TITLE, counts, engine_facts, scope
 from pellucid.lang import say
 from pellucid.view import Letters, block_map, legend, strips
 from pellucid.view.lines import wrapped
@@ -93,14 +93,14 @@ def _indented(lines: Iterable[Text]) -> Iterator[Text]:
 def _ending(report: Report, page: Page) -> Iterator[Text]:
     yield from page.paragraph(counts(report), "bold")
     if report.exit_status:
-        bug = say("A refuted claim is a bug: please report it with the output of --json.")
-        yield from page.paragraph(bug, indent=INDENT)
+        yield from page.paragraph(BUG, indent=INDENT)
     yield Text()
     yield from page.paragraph(say("Next:"))
     yield from page.facts(
         (
             (f"{program()} prove --model tiny", say("a random model, in a second")),
             (f"{program()} prove --block-size 8", say("other blocks, the same claims")),
+            (f"{program()} prove --html FILE", say("a page on which every step can be looked at")),
             (f"{program()} prove --json", say("all the evidence, for a program")),
             (f"{program()} run SCRIPT", say("a script written for vLLM, unmodified")),
         ),

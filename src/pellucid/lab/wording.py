@@ -7,6 +7,7 @@ from pellucid.lab.trial import Report
 from pellucid.lang import Sentence, say
 
 TITLE = say("PagedAttention, put to the proof")
+BUG = say("A refuted claim is a bug: please report it with the output of --json.")
 
 
 def engine_facts(report: Report) -> tuple[tuple[str, str], ...]:

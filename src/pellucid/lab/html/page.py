@@ -16,7 +16,7 @@ from pellucid.lab.proof import Exhibit, Proof
 from pellucid.lab.recording import Recording
 from pellucid.lab.scenarios import SCENARIOS
 from pellucid.lab.trial import Report
-from pellucid.lab.wording import TITLE, counts, engine_facts
+from pellucid.lab.wording import BUG, TITLE, counts, engine_facts
 from pellucid.lang import say
 from pellucid.view.html import Element, Node, Raw, element, written
 from pellucid.view.html import style as picture_style
@@ -90,9 +90,11 @@ def _overview(report: Report, with_timelines: bool) -> Element:
         for proof in report.claims
     )
     timelines = [element("a", say("Timelines"), href="#plays")] if with_timelines else []
+    bug = [element("p", BUG)] if report.exit_status else []
     return element(
         "nav",
         element("ol", *lines),
+        *bug,
         element("p", element("span", counts(report)), *timelines, class_="counts"),
         aria_label=say("verdicts"),
     )
