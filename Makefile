@@ -1,6 +1,7 @@
 #: make prove       see PagedAttention at work on a real model, and check the first claims about it
 #: make test        lint and every fast test
-#: make test-all    lint and every test: the mutants, and random traffic DEPTH times as long (default 10)
+#: make test-all    lint and every test: the mutants, the report in a Chromium (skipped where there is none),
+#:                  and random traffic DEPTH times as long (default 10)
 #: make lint        ruff, mypy, import-linter
 #: make bench       the benchmarks, some minutes; the last line of each is one JSON object
 #: make clean       remove the virtual environment and what the tools left behind
@@ -26,15 +27,16 @@ BIN := $(VENV)/bin
 ENGINE := $(VENV)/.engine
 KERNELS := $(VENV)/.kernels
 DEV := $(VENV)/.dev
+BROWSER := $(VENV)/.browser
 PIP := $(BIN)/python -m pip install $(QUIET) --disable-pip-version-check --constraint constraints.txt
 OR_HINT := || { echo 'pellucid: pip failed; is a package index within reach? Repeat with QUIET= to see all that pip says' >&2; exit 1; }
 SAY := @printf 'pellucid: %s\n' >&2
 
-# The stamps ENGINE and DEV are set when an installation is complete: an interrupted one starts afresh.
+# The stamps ENGINE, KERNELS, DEV and BROWSER are set when an installation is complete: an interrupted one starts afresh.
 # They are worth nothing once the interpreter is gone or this folder has moved.
 IS_WHOLE := import importlib.util as u, os; \
   assert os.path.samefile(u.find_spec("pellucid").origin, "src/pellucid/__init__.py")
-IGNORED := $(shell $(BIN)/python -c '$(IS_WHOLE)' 2>/dev/null || rm -f $(ENGINE) $(KERNELS) $(DEV))
+IGNORED := $(shell $(BIN)/python -c '$(IS_WHOLE)' 2>/dev/null || rm -f $(ENGINE) $(KERNELS) $(DEV) $(BROWSER))
 IS_NEW_ENOUGH := import sys; v = sys.version_info; v >= (3, 11) or sys.exit( \
   "Pellucid needs Python 3.11 or newer, and $(PYTHON) is %d.%d: name a newer one with PYTHON=..." % v[:2])
 
@@ -55,7 +57,7 @@ prove: $(KERNELS)
 test: lint
 	@$(BIN)/pytest -m 'not slow' $(ARGS)
 
-test-all: lint
+test-all: lint $(BROWSER)
 	@PELLUCID_TEST_DEPTH=$(DEPTH) $(BIN)/pytest $(ARGS)
 
 lint: $(DEV)
@@ -96,4 +98,9 @@ $(KERNELS): $(ENGINE) kernels/setup.py $(wildcard kernels/src/*)
 $(DEV): $(KERNELS)
 	$(SAY) 'installing what the tests need'
 	@$(PIP) --editable '.[engine,dev]' $(OR_HINT)
+	@touch $@
+
+$(BROWSER): $(DEV)
+	$(SAY) 'installing what drives a browser'
+	@$(PIP) --editable '.[engine,dev,browser]' $(OR_HINT)
 	@touch $@

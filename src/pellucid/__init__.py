@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from pellucid.notebook import register as _show_pictures
+
 if TYPE_CHECKING:
     from pellucid.engine.llm import LLM as LLM
     from pellucid.engine.output import CompletionOutput as CompletionOutput
@@ -42,6 +44,9 @@ __all__ = [
     "Snapshot",
     "__version__",
 ]
+
+
+_show_pictures()
 
 
 def __getattr__(name: str) -> object:

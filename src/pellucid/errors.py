@@ -52,6 +52,10 @@ class ModelNotFound(ModelError):
     """There is no such model within reach: no such file, folder or name, and no network that gives it."""
 
 
+class PageError(PellucidError, ValueError):
+    """A page of a report cannot be written where it should go."""
+
+
 class InvariantViolation(PellucidError):
     """A checker found the block accounting in a state that must never exist."""
 

@@ -34,8 +34,8 @@ SENTENCES = {"title", "sentence", "reason", "scope", "facts", "tables", "told"}
 """Fields in which there are sentences; whatever is in any other is the same in every language."""
 
 TERMS = """
-    PagedAttention pellucid prove step soak run SCRIPT model tiny block size json float32 cpu vLLM KV MiB token
-    max_model_len ceil free first dtype length
+    PagedAttention pellucid prove step soak run SCRIPT FILE model tiny block size json html float32 cpu vLLM KV MiB
+    token max_model_len ceil free first dtype length
     alice bob carol NEW
     flood old young small chat talk essay
 """

@@ -84,7 +84,7 @@ def test_the_exit_status_is_1_if_anything_is_refuted(plays: Plays, monkeypatch: 
     assert report(plays).exit_status == 0
     result = report(broken(plays))
     assert result.exit_status == 1
-    monkeypatch.setattr("pellucid.lab.trial.trial", lambda *_, **__: result)
+    monkeypatch.setattr("pellucid.lab.trial.play_for", lambda *_, **__: broken(plays))
     out = io.StringIO()
     assert prove("tiny", stream=out) == 1
     text = out.getvalue()

@@ -6,14 +6,18 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.status import Status
 
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, PageError
 from pellucid.lang import LANGUAGES, encoded, preferred_language, say, told
 from pellucid.log import only_warnings
+
+if TYPE_CHECKING:
+    from pellucid.lab.trial import Plays, Report
 
 Options = tuple[tuple[str, type, str], ...]
 """Engine options on a command line: name, type and help of each."""
@@ -39,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_engine_options(parser, OPTIONS)
     parser.add_argument("--json", action="store_true", help="one JSON object with all the evidence")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write the report to FILE too, as one page with timelines"
+    )
     add_language(parser)
 
 
@@ -84,7 +91,7 @@ def engine_options(arguments: argparse.Namespace, options: Options) -> dict[str,
 def main(arguments: argparse.Namespace) -> int:
     """Run it; returns the exit status. Raises `PellucidError` for a model or options that cannot work."""
     options = engine_options(arguments, OPTIONS)
-    return prove(arguments.model, options, json=arguments.json, language=language(arguments))
+    return prove(arguments.model, options, json=arguments.json, html=arguments.html, language=language(arguments))
 
 
 def prove(
@@ -92,28 +99,51 @@ def prove(
     options: Mapping[str, Any] | None = None,
     *,
     json: bool = False,
+    html: Path | None = None,
     stream: TextIO | None = None,
     language: str = "en",
 ) -> int:
     """Put the claims to the proof on ``model`` and write the report to ``stream`` (stdout by default).
 
     ``language`` (one of `pellucid.lang.LANGUAGES`) is that of its sentences; names and numbers are the same in each.
+    With ``html`` it is also written to that file, as a page that needs nothing else; `PageError` if that cannot be.
     ``options`` are those of `pellucid.LLM`; without a pool size the pool is small, see
     `PellucidLaboratory`. Returns 0 if nothing is refuted, else 1.
     """
+    if html:
+        _check_place(html)
     with working(model, language) as progress:
         from pellucid.lab.pellucid_subject import PellucidLaboratory
-        from pellucid.lab.trial import trial
+        from pellucid.lab.trial import play_for, report
 
-        report = trial(PellucidLaboratory(model, **(options or {})), progress=progress)
+        plays = play_for(PellucidLaboratory(model, **(options or {})), progress=progress)
+        result = report(plays)
     out = stream or sys.stdout
     if json:
-        out.write(encoded(report, language) + "\n")
+        out.write(encoded(result, language) + "\n")
     else:
         from pellucid.lab.terminal import print_report
 
-        print_report(report, out, language)
-    return report.exit_status
+        print_report(result, out, language)
+    if html:
+        _write_page(html, result, plays, language)
+        print(told(say("The report as a page: {path}", path=str(html)), language), file=sys.stderr if json else out)
+    return result.exit_status
+
+
+def _check_place(path: Path) -> None:
+    """Better now than after the run."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise PageError(f"--html {path} is {'a folder' if path.is_dir() else 'in no folder that exists'}: name a file.")
+
+
+def _write_page(path: Path, report: Report, plays: Plays, language: str) -> None:
+    from pellucid.lab.html import page
+
+    try:
+        path.write_text(page(report, plays.recordings, language), encoding="utf-8")
+    except OSError as error:
+        raise PageError(f"the report cannot be written to {path}: {error.strerror}.") from error
 
 
 @contextmanager

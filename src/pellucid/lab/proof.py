@@ -69,6 +69,9 @@ class Proof(Finding, frozen=True, kw_only=True):
     title: str
     sentence: str
 
+    def __repr__(self) -> str:
+        return f"<Proof of {self.id!r}: {self.verdict}. {self.reason}>"
+
 
 def refuted(reason: str, **shown: Any) -> Finding:
     return Finding(Verdict.REFUTED, reason, **shown)

@@ -14,7 +14,8 @@ from rich.text import Text
 from pellucid.lab.page import WIDTH, Page
 from pellucid.lab.proof import Exhibit, Proof, Verdict
 from pellucid.lab.trial import Report
-from pellucid.lang import Sentence, say
+from pellucid.lab.wording import BUG, TITLE, counts, engine_facts, scope
+from pellucid.lang import say
 from pellucid.view import Letters, block_map, legend, strips
 from pellucid.view.lines import wrapped
 
@@ -46,33 +47,9 @@ def lines(report: Report, width: int = WIDTH, language: str = "en") -> Iterator[
 
 
 def _heading(report: Report, page: Page) -> Iterator[Text]:
-    about, pool = report.about, report.pool
-    blocks = say("{n:,} blocks of {size} tokens", n=pool.total, size=pool.block_size)
-    if pool.nbytes is not None:
-        blocks = say("{blocks}, {size:,.1f} MiB", blocks=blocks, size=pool.nbytes / 1024**2)
-    usable = say(
-        "1 is reserved, {usable:,} are usable: {tokens:,} tokens",
-        usable=pool.usable,
-        tokens=pool.usable * pool.block_size,
-    )
-    longest = say(
-        "{tokens:,} tokens = {blocks:,} blocks",
-        tokens=about.max_model_len,
-        blocks=-(-about.max_model_len // pool.block_size),
-    )
-    model = say("{model}, {dtype} on {device}", model=about.model, dtype=about.dtype, device=about.device)
-    yield from page.paragraph(say("PagedAttention, put to the proof"), "bold")
+    yield from page.paragraph(TITLE, "bold")
     yield Text()
-    yield from page.facts(
-        (
-            (say("engine"), about.engine),
-            (say("model"), model),
-            (say("pool"), blocks),
-            ("", usable),
-            (say("longest request"), longest),
-        ),
-        indent=INDENT,
-    )
+    yield from page.facts(engine_facts(report), indent=INDENT)
 
 
 def _proof(number: int, proof: Proof, page: Page) -> Iterator[Text]:
@@ -85,7 +62,7 @@ def _proof(number: int, proof: Proof, page: Page) -> Iterator[Text]:
     yield from page.paragraph(proof.sentence, indent=INDENT)
     yield from page.paragraph(proof.reason, "" if proof.verdict is Verdict.PROVED else "bold", indent=INDENT)
     if proof.scope:
-        yield from page.paragraph(_scope(proof), indent=INDENT)
+        yield from page.paragraph(scope(proof), indent=INDENT)
     for table in proof.tables:
         yield Text()
         yield from page.table(table, indent=INDENT)
@@ -93,16 +70,6 @@ def _proof(number: int, proof: Proof, page: Page) -> Iterator[Text]:
         yield Text()
         yield from page.facts(proof.facts, indent=INDENT)
     yield from _exhibits(proof.exhibits, page)
-
-
-def _scope(proof: Proof) -> Sentence:
-    match proof.verdict:
-        case Verdict.PROVED:
-            return say("Proved on this run: {scope}.", scope=proof.scope)
-        case Verdict.REFUTED:
-            return say("Refuted on this run: {scope}.", scope=proof.scope)
-        case Verdict.NOT_OBSERVABLE:
-            return say("Not observable on this run: {scope}.", scope=proof.scope)
 
 
 def _exhibits(exhibits: Iterable[Exhibit], page: Page) -> Iterator[Text]:
@@ -124,24 +91,16 @@ def _indented(lines: Iterable[Text]) -> Iterator[Text]:
 
 
 def _ending(report: Report, page: Page) -> Iterator[Text]:
-    counts = say(
-        "{claims} claims: {proved} proved, {refuted} refuted, {unseen} not observable; {steps} steps in all.",
-        claims=len(report.claims),
-        proved=report.verdicts[Verdict.PROVED],
-        refuted=report.verdicts[Verdict.REFUTED],
-        unseen=report.verdicts[Verdict.NOT_OBSERVABLE],
-        steps=report.steps,
-    )
-    yield from page.paragraph(counts, "bold")
+    yield from page.paragraph(counts(report), "bold")
     if report.exit_status:
-        bug = say("A refuted claim is a bug: please report it with the output of --json.")
-        yield from page.paragraph(bug, indent=INDENT)
+        yield from page.paragraph(BUG, indent=INDENT)
     yield Text()
     yield from page.paragraph(say("Next:"))
     yield from page.facts(
         (
             (f"{program()} prove --model tiny", say("a random model, in a second")),
             (f"{program()} prove --block-size 8", say("other blocks, the same claims")),
+            (f"{program()} prove --html FILE", say("a page on which every step can be looked at")),
             (f"{program()} prove --json", say("all the evidence, for a program")),
             (f"{program()} run SCRIPT", say("a script written for vLLM, unmodified")),
         ),

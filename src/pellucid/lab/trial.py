@@ -41,6 +41,10 @@ class Report(Struct, frozen=True):
     verdicts: dict[Verdict, int]
     claims: tuple[Proof, ...]
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in self.verdicts.items())
+        return f"<Report on {self.about.model}: {counts}, in {self.steps} steps>"
+
     @property
     def exit_status(self) -> int:
         """0 if nothing is refuted, else 1."""
@@ -89,9 +93,15 @@ def trial(
     laboratory: Laboratory, claims: Sequence[Claim] = CLAIMS, progress: Progress = lambda about, step: None
 ) -> Report:
     """Play what ``claims`` need and judge them all."""
+    return report(play_for(laboratory, claims, progress), claims)
+
+
+def play_for(
+    laboratory: Laboratory, claims: Sequence[Claim] = CLAIMS, progress: Progress = lambda about, step: None
+) -> Plays:
+    """Play what ``claims`` need."""
     needed = {scenario.name for claim in claims for scenario in (*claim.needs, *claim.also)}
-    plays = play(laboratory, [scenario for scenario in SCENARIOS if scenario.name in needed], progress)
-    return report(plays, claims)
+    return play(laboratory, [scenario for scenario in SCENARIOS if scenario.name in needed], progress)
 
 
 def report(plays: Plays, claims: Sequence[Claim] = CLAIMS) -> Report:

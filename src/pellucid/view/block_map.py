@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rich.text import Text
 
@@ -31,6 +31,9 @@ STATES = {
 }
 UNKNOWN_OWNER = "?"
 MANY = "*"
+
+
+AnyMark = TypeVar("AnyMark")
 
 
 class Mark(NamedTuple):
@@ -68,8 +71,8 @@ def block_map(snapshot: Snapshot, letters: Letters, width: int = 80, language: s
     most of them have, and the first line says so.
     """
     letters.meet(request.name for request in snapshot.requests)
-    each = -(-snapshot.pool.total // CELLS_IN_ALL)
-    cells = _summarised(marks(snapshot, letters), each)
+    each = neighbours(snapshot)
+    cells = summarised(marks(snapshot, letters), each)
     label = max(4, len(str(snapshot.pool.total - 1)))
     row = next((size for size in (64, 32) if label + 2 + size + size // GROUP - 1 <= width), GROUP)
     lines: list[Text] = []
@@ -106,7 +109,13 @@ def _piece(character: str, style: str, meaning: str) -> Text:
     return Text.assemble((character, style), f" {meaning}")
 
 
-def _summarised(cells: Sequence[Mark], each: int) -> Sequence[Mark]:
+def neighbours(snapshot: Snapshot) -> int:
+    """How many blocks one cell of a map stands for: 1 unless the pool is very large."""
+    return -(-snapshot.pool.total // CELLS_IN_ALL)
+
+
+def summarised(cells: Sequence[AnyMark], each: int) -> Sequence[AnyMark]:
+    """One of ``cells`` for every ``each`` of them: what most of them are."""
     if each == 1:
         return cells
     return [Counter(cells[i : i + each]).most_common(1)[0][0] for i in range(0, len(cells), each)]

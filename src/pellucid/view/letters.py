@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rich.cells import cell_len, set_cell_size
 
@@ -29,11 +29,19 @@ class Letters:
         for name in names:
             self.number(name)
 
+    def __iter__(self) -> Iterator[str]:
+        """The names, in the order in which they were met."""
+        return iter(self._numbers)
+
     def letter(self, name: str) -> str:
         return LETTERS[self.number(name) % len(LETTERS)]
 
+    def colour(self, name: str) -> int:
+        """Its place in `COLOURS`."""
+        return self.number(name) % len(COLOURS)
+
     def style(self, name: str) -> str:
-        return f"{INK} on {COLOURS[self.number(name) % len(COLOURS)]}"
+        return f"{INK} on {COLOURS[self.colour(name)]}"
 
     def number(self, name: str) -> int:
         """How many names were met before ``name``, which is met now if it was not."""
