@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 import torch
@@ -20,10 +21,16 @@ def _guarded() -> Iterator[None]:
         yield
 
 
+@cache
+def chosen(name: str, dtype: torch.dtype) -> Ops:
+    """Once for all tests: each set of compiled operations takes 64 MiB at a time for its weights."""
+    return choose_ops(name, dtype, torch.device("cpu"))
+
+
 def available(name: str, dtype: torch.dtype) -> Ops:
     """Skips the test where this processor, or this installation, does not have them."""
     try:
-        return choose_ops(name, dtype, torch.device("cpu"))
+        return chosen(name, dtype)
     except ConfigError as error:
         pytest.skip(str(error))
 
