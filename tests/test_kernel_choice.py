@@ -94,6 +94,17 @@ def test_switched_off_torch_says_why(dtype: torch.dtype) -> None:
     assert ops.why.endswith(f"; not the compiled kernels: {SWITCHED_OFF}")
 
 
+@HAS_KERNELS
+def test_kernels_of_another_version_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take addresses: called with other arguments, they would write anywhere."""
+    monkeypatch.setattr("pellucid.native.INTERFACE", 99)
+    native.cache_clear()
+    try:
+        assert choose_ops("auto", torch.float32, CPU).why.endswith(", not 99: install it again from kernels/")
+    finally:
+        native.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("name", "dtype", "said"),
     [
