@@ -358,13 +358,13 @@ template <class T> void write_slots(const Attention<T> &step, long begin, long e
     }
 }
 
-struct Work {
+struct Place {
     int request, query;
 };
 
 // Tiles of queries, each request's last one first: it is the longest.
-template <class T> std::vector<Work> tiles(const Attention<T> &step) {
-    std::vector<Work> all;
+template <class T> std::vector<Place> tiles(const Attention<T> &step) {
+    std::vector<Place> all;
     for (int request = 0; request < step.requests; ++request) {
         const int start = step.query_start[request], queries = step.query_start[request + 1] - start;
         if (step.contexts[request] == 0)  // padding
@@ -380,11 +380,11 @@ template <class T> std::vector<Work> tiles(const Attention<T> &step) {
 
 template <class T> void attend(const Attention<T> &step) {
     write_slots(step, 0, step.tokens);
-    const std::vector<Work> all = tiles(step);
+    const std::vector<Place> all = tiles(step);
     // A few requests are shared out by their heads.
     const int split = (int)all.size() < 4 * team_size() ? step.kv_heads : 1, heads = step.kv_heads / split;
     std::atomic<size_t> next{0};
-    in_parallel([&](int, int) {
+    together([&] {
         thread_local std::vector<Row> rows;
         rows.resize(std::max(rows.size(), (size_t)(QUERIES * (step.heads / split))));
         Turned<T> turned;
@@ -392,9 +392,9 @@ template <class T> void attend(const Attention<T> &step) {
         const auto take = [&](std::optional<Tile<T>> &tile) {
             const size_t at = next.fetch_add(1, std::memory_order_relaxed);
             if (at >= all.size() * split) return tile.reset();
-            const Work &work = all[at / split];
+            const Place &place = all[at / split];
             const int head = (int)(at % split) * heads;
-            tile.emplace(step, work.request, head, head + heads, work.query, rows.data(), turned);
+            tile.emplace(step, place.request, head, head + heads, place.query, rows.data(), turned);
         };
         take(pair[0]);
         for (int present = 0; pair[present]; present = 1 - present) {

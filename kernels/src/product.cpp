@@ -317,15 +317,11 @@ void multiply(Product job) {
     const int unit = job.into == Into::gated ? 2 : 1;  // panels that must stay together
     const long units = (job.width + PANEL * unit - 1) / (PANEL * unit);
     const int tiles = (job.rows + most_rows(job.kind) - 1) / most_rows(job.kind);
-    in_parallel([&](int member, int members) {
-        const Share mine(units, member, members);
-        const int stride = 8;  // panels that stay in the second-level cache while all rows pass by
-        for (long panel = mine.begin * unit; panel < mine.end * unit; panel += stride) {
-            const long end = panel + stride < mine.end * unit ? panel + stride : mine.end * unit;
-            for (int tile = 0; tile < tiles; ++tile) {
-                const Share rows(job.rows, tile, tiles);
-                fill(job, (int)rows.begin, (int)(rows.end - rows.begin), (int)panel, (int)end);
-            }
+    const long at_once = std::clamp(units / (4 * team_size()), 1L, 4L);
+    share_out(units, at_once, [&](long begin, long end) {
+        for (int tile = 0; tile < tiles; ++tile) {
+            const long row = (long)job.rows * tile / tiles, next = (long)job.rows * (tile + 1) / tiles;
+            fill(job, (int)row, (int)(next - row), (int)begin * unit, (int)end * unit);
         }
     });
 }
@@ -430,9 +426,8 @@ void unpack_rows(Weight kind, const char *w, int depth, const int64_t *rows, int
 void pack(Weight kind, const void *source, bool least, int width, int depth, char *w, int first, int step) {
     const size_t bytes = panel_bytes(kind, depth);
     const int panels = (width + PANEL - 1) / PANEL;
-    in_parallel([&](int member, int members) {
-        const Share mine(panels, member, members);
-        for (long p = mine.begin; p < mine.end; ++p) {
+    share_out(panels, 1, [&](long begin, long end) {
+        for (long p = begin; p < end; ++p) {
             char *panel = w + (first + p * step) * bytes;
             const int rows = (int)std::min((long)PANEL, width - p * PANEL);
             memset(panel, 0, bytes);

@@ -2,8 +2,6 @@
 
 #include <pthread.h>
 
-#include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <thread>
 
@@ -11,7 +9,6 @@ namespace pellucid {
 namespace {
 
 constexpr int SPINS = 4000;
-constexpr unsigned MOST_MEMBERS = 1 << 12;
 
 inline void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -21,51 +18,66 @@ inline void pause() {
 #endif
 }
 
-// Returns when `value` is no longer `old`: spins for some tens of microseconds, then sleeps.
-template <class T> void wait_while(const std::atomic<T> &value, T old) {
-    for (int spin = 0; spin < SPINS; ++spin) {
-        if (value.load(std::memory_order_acquire) != old) return;
+// The state of a round in one word, so that to join it and to close it exclude each other: how many members have
+// joined, how many still may (none once it is closed), and the number of the round.
+using Gate = unsigned;
+constexpr Gate JOINED = 1, FREE = 1 << 8, ROUND = 1 << 16;
+constexpr int MOST_MEMBERS = 255;
+
+int joined(Gate gate) { return (int)(gate % FREE); }
+bool is_open(Gate gate) { return gate % ROUND >= FREE; }
+
+// Returns when `done(value)`: spins for some tens of microseconds, then sleeps until somebody says that it changed.
+template <class T, class Done> T wait_until(const std::atomic<T> &value, Done &&done) {
+    T now = value.load(std::memory_order_acquire);
+    for (int spin = 0; spin < SPINS && !done(now); ++spin) {
         pause();
+        now = value.load(std::memory_order_acquire);
     }
-    value.wait(old, std::memory_order_acquire);
+    for (; !done(now); now = value.load(std::memory_order_acquire)) value.wait(now, std::memory_order_acquire);
+    return now;
 }
 
 struct Team {
     std::mutex one_caller_at_a_time;
-    // Changes when there is work: how many rounds there were, and, in the low bits, how many members this one has. A
-    // thread that is no member may be late to see it, when `members` and `job` are those of another round already.
-    std::atomic<unsigned> round{0};
-    std::atomic<int> working{0};  // members other than the caller that are not done
+    std::atomic<Gate> gate{0};
+    std::atomic<int> finished{0};  // of those who joined
     int members = 1;
     int started = 1;
-    Piece piece = nullptr;
+    Work work = nullptr;
     void *job = nullptr;
 
     void start() {
-        for (; started < members; ++started)
-            std::thread([this, member = started, seen = round.load()]() mutable {
-                for (;;) {
-                    wait_while(round, seen);
-                    seen = round.load(std::memory_order_acquire);
-                    const int in_round = (int)(seen % MOST_MEMBERS);
-                    if (member >= in_round) continue;
-                    piece(job, member, in_round);
-                    if (working.fetch_sub(1, std::memory_order_acq_rel) == 1) working.notify_one();
-                }
-            }).detach();
+        for (; started < members; ++started) std::thread([this, seen = gate.load()] { serve(seen); }).detach();
     }
 
-    void run(Piece a_piece, void *a_job) {
+    [[noreturn]] void serve(Gate seen) {
+        for (;;) {
+            Gate now = wait_until(gate, [&](Gate g) { return g / ROUND != seen / ROUND; });
+            seen = now;
+            while (is_open(now) && now / ROUND == seen / ROUND)
+                if (gate.compare_exchange_weak(now, now + JOINED - FREE, std::memory_order_acq_rel)) {
+                    work(job);
+                    finished.fetch_add(1, std::memory_order_acq_rel);
+                    finished.notify_one();
+                    break;
+                }
+        }
+    }
+
+    void run(Work some_work, void *some_job) {
         std::lock_guard<std::mutex> guard(one_caller_at_a_time);
         start();
-        const int in_round = members;
-        piece = a_piece, job = a_job;
-        working.store(in_round - 1, std::memory_order_relaxed);
-        round.store((round.load(std::memory_order_relaxed) / MOST_MEMBERS + 1) * MOST_MEMBERS + (unsigned)in_round,
-                    std::memory_order_release);
-        round.notify_all();
-        piece(job, 0, in_round);
-        for (int left; (left = working.load(std::memory_order_acquire)) != 0;) wait_while(working, left);
+        work = some_work, job = some_job;
+        finished.store(0, std::memory_order_relaxed);
+        const Gate round = gate.load(std::memory_order_relaxed) / ROUND + 1;
+        gate.store(round * ROUND + (Gate)(members - 1) * FREE, std::memory_order_release);
+        gate.notify_all();
+        work(job);
+        Gate now = gate.load(std::memory_order_relaxed);
+        while (!gate.compare_exchange_weak(now, now / ROUND * ROUND + now % FREE, std::memory_order_acq_rel)) {
+        }
+        wait_until(finished, [&](int count) { return count == joined(now); });
     }
 };
 
@@ -82,18 +94,18 @@ const int registered = pthread_atfork(nullptr, nullptr, renew);
 
 }  // namespace
 
-void run_team(Piece piece, void *job) {
+void run_team(Work work, void *job) {
     if (team->members == 1)
-        piece(job, 0, 1);
+        work(job);
     else
-        team->run(piece, job);
+        team->run(work, job);
 }
 
 int team_size() { return team->members; }
 
 void set_team_size(int members) {
     std::lock_guard<std::mutex> guard(team->one_caller_at_a_time);
-    team->members = std::clamp(members, 1, (int)MOST_MEMBERS - 1);
+    team->members = std::clamp(members, 1, MOST_MEMBERS);
 }
 
 }  // namespace pellucid

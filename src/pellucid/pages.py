@@ -19,7 +19,7 @@ CHUNK = 32 * PAGE
 
 
 def paged_bytes(nbytes: int, *, at_once: bool) -> torch.Tensor:
-    """``nbytes`` zero bytes on the CPU, uint8, beginning at a large page; all of the memory is really had.
+    """``nbytes`` zero bytes on the CPU, uint8, that are really had; from 2 MiB on they begin at a large page.
 
     ``at_once``: in large pages from the start. Making those costs seconds a GiB where memory is fragmented, so
     otherwise the system is left to gather them in time, if it does that.
@@ -32,12 +32,16 @@ def paged_bytes(nbytes: int, *, at_once: bool) -> torch.Tensor:
     whole = torch.frombuffer(memory, dtype=torch.uint8)
     start = -whole.data_ptr() % PAGE
     ours = whole[start : start + nbytes]
-    with suppress(OSError):  # a system built without large pages
-        if at_once:
-            memory.madvise(mmap.MADV_HUGEPAGE)
-        ours[:: mmap.PAGESIZE] = 0  # memory is given when it is first written to
-        memory.madvise(mmap.MADV_HUGEPAGE)
+    if at_once:
+        _wish_for_large_pages(memory)
+    ours[:: mmap.PAGESIZE] = 0  # memory is given when it is first written to
+    _wish_for_large_pages(memory)
     return ours
+
+
+def _wish_for_large_pages(memory: mmap.mmap) -> None:
+    with suppress(OSError):  # a system built without them
+        memory.madvise(mmap.MADV_HUGEPAGE)
 
 
 class Arena:

@@ -283,7 +283,13 @@ def test_messages_of_another_form_are_refused(engine: Make, messages: object) ->
 
 def test_loaded_weights_are_taken_as_they_are(engine: Make, tiny: LoadedModel) -> None:
     assert LLM(tiny, dtype="float32", num_gpu_blocks_override=20).loaded is tiny
-    for options, words in (({"dtype": "bfloat16"}, "bfloat16"), ({"load_format": "dummy"}, "loaded already")):
+    refused = (
+        ({"dtype": "bfloat16"}, "bfloat16"),
+        ({"load_format": "dummy"}, "loaded already"),
+        ({"quantization": "gguf"}, "not quantised"),
+        ({"kernels": "onednn"}, "'onednn', and the loaded weights are for"),
+    )
+    for options, words in refused:
         with pytest.raises(ConfigError, match=words):
             LLM(tiny, num_gpu_blocks_override=20, **options)
 

@@ -86,6 +86,15 @@ def _same_dtype(options: EngineOptions, loaded: LoadedModel, asked: torch.dtype)
         raise ConfigError(
             f"dtype={options.dtype!r}, and the loaded weights are {loaded.model.dtype}; load them anew by name."
         )
+    if options.quantization and not loaded.model.quantised:
+        raise ConfigError(
+            f"quantization={options.quantization!r}, and the loaded weights are not quantised; load them anew by name."
+        )
+    if options.kernels not in ("auto", loaded.model.ops.name):
+        raise ConfigError(
+            f"kernels={options.kernels!r}, and the loaded weights are for {loaded.model.ops.name}; "
+            "load them anew by name."
+        )
     return loaded.model.dtype
 
 

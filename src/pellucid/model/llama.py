@@ -57,7 +57,7 @@ class Model:
         self._shapes = tensor_shapes(config)
         check(weights, self._shapes, ignored=frozenset({"lm_head.weight"}))
         self.config, self.ops, self.dtype, self.device = config, ops, ops.dtype, device
-        self._weights, self._quantised = weights, quantised
+        self._weights, self.quantised = weights, quantised
         self._vocabulary = ops.vocabulary(self._matrix("model.embed_tokens.weight"))
         self._layers = [self._layer(f"model.layers.{index}.") for index in range(config.num_layers)]
         self._norm = self._tensor("model.norm.weight")
@@ -150,7 +150,7 @@ class Model:
         )
 
     def _matrix(self, name: str) -> Matrix:
-        stored = self._weights.stored(name) if self._quantised else None
+        stored = self._weights.stored(name) if self.quantised else None
         return self._tensor(name) if stored is None else stored
 
     def _tensor(self, name: str) -> torch.Tensor:
