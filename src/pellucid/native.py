@@ -7,7 +7,10 @@ from functools import cache
 from types import ModuleType
 from typing import NamedTuple
 
+import torch
+
 SWITCH = "PELLUCID_KERNELS"
+DTYPES = (torch.float32, torch.bfloat16)
 INTERFACE = 1
 """The functions that we call, as the kernels number them."""
 
@@ -19,9 +22,27 @@ class Native(NamedTuple):
     why: str
 
     @property
+    def module(self) -> ModuleType:
+        """The kernels, for those who have asked `missing` before."""
+        assert self.kernels is not None, self.why
+        return self.kernels
+
+    @property
     def multiplies_bfloat16(self) -> bool:
         """Whether the processor multiplies pairs of bfloat16 numbers."""
         return self.kernels is not None and "avx512_bf16" in self.kernels.features()
+
+    def missing(self, dtype: torch.dtype, device: torch.device) -> str | None:
+        """Why the kernels cannot compute in this type on this device; None if they can."""
+        if device.type != "cpu":
+            return f"they are for a CPU, not for {device.type}"
+        if self.kernels is None:
+            return self.why
+        if dtype not in DTYPES:
+            return f"they compute in float32 and bfloat16, not in {str(dtype).removeprefix('torch.')}"
+        if dtype is torch.bfloat16 and not self.multiplies_bfloat16:
+            return "this processor does not multiply bfloat16 numbers (no AVX-512 BF16)"
+        return None
 
 
 @cache

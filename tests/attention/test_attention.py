@@ -52,7 +52,7 @@ DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=[
 
 def has(backend: AttentionBackend, dtype: torch.dtype, head_dim: int = 8) -> None:
     """Skip the test where ``backend`` has no kernel for this type."""
-    missing = CompiledAttention.missing(dtype, head_dim)
+    missing = CompiledAttention.missing(dtype, torch.device("cpu"), head_dim)
     if isinstance(backend, CompiledAttention) and missing:
         pytest.skip(missing)
 

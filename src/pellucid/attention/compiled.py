@@ -11,7 +11,6 @@ from pellucid.attention.storage import KVStorage
 from pellucid.errors import ConfigError
 from pellucid.native import native
 
-DTYPES = (torch.float32, torch.bfloat16)
 MOST_HEAD_DIM = 256
 
 
@@ -28,25 +27,17 @@ class CompiledAttention(AttentionBackend):
     batch_invariant = True
 
     def __init__(self) -> None:
-        found = native()
-        if found.kernels is None:
-            raise ConfigError(f"Compiled attention cannot be used: {found.why}; choose attention_backend='auto'.")
-        found.kernels.set_threads(torch.get_num_threads())
-        self._run = found.kernels.attention
+        if native().kernels is None:
+            raise ConfigError(f"Compiled attention cannot be used: {native().why}; choose attention_backend='auto'.")
+        native().module.set_threads(torch.get_num_threads())
+        self._run = native().module.attention
 
     @staticmethod
-    def missing(dtype: torch.dtype, head_dim: int) -> str | None:
-        """Why there is no kernel for this type and size on this processor; None if there is one."""
-        found = native()
-        if found.kernels is None:
-            return found.why
-        if dtype not in DTYPES:
-            return f"it computes in float32 and bfloat16, not in {str(dtype).removeprefix('torch.')}"
-        if dtype is torch.bfloat16 and not found.multiplies_bfloat16:
-            return "this processor does not multiply bfloat16 numbers (no AVX-512 BF16)"
+    def missing(dtype: torch.dtype, device: torch.device, head_dim: int) -> str | None:
+        """Why there is no kernel for this type and size here; None if there is one."""
         if head_dim > MOST_HEAD_DIM:
-            return f"it takes heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}"
-        return None
+            return f"they take heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}"
+        return native().missing(dtype, device)
 
     def check(self, block_size: int, head_dim: int, heads: int, kv_heads: int) -> None:
         ReferenceAttention().check(block_size, head_dim, heads, kv_heads)

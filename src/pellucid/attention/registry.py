@@ -24,9 +24,7 @@ def attention_backend(
 
     Raises `ConfigError` for an unknown name, and for a backend that cannot be had here.
     """
-    missing = CompiledAttention.missing(dtype, head_dim)
-    if torch.device(device).type != "cpu":
-        missing = f"it is for a CPU, not for {device}"
+    missing = CompiledAttention.missing(dtype, torch.device(device), head_dim)
     if name == "auto":
         name = ReferenceAttention.name if missing else CompiledAttention.name
     if name not in BACKENDS:

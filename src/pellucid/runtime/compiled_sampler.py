@@ -28,9 +28,7 @@ def choose_tokens(logits: torch.Tensor, draws: Sequence[Draw], random: Sequence[
     """One token id a row, drawn in the rows ``random``, the best in the others: [len(draws)] int64."""
     tokens = torch.empty(len(draws), dtype=torch.int64)
     if len(random) < len(draws):
-        kernels = native().kernels
-        assert kernels is not None
-        kernels.argmax(logits.data_ptr(), logits.stride(0), *logits.shape, tokens.data_ptr())
+        native().module.argmax(logits.data_ptr(), logits.stride(0), *logits.shape, tokens.data_ptr())
     if random:
         tokens[random] = draw_tokens(logits, [draws[i] for i in random], random)
     return tokens
@@ -44,8 +42,7 @@ def draw_tokens(
     ``decisions`` [len(rows), 2] float32, if given, is told the lowest score (logit / temperature)
     that the filters kept, and the score, noise included, with which the token won.
     """
-    kernels = native().kernels
-    assert kernels is not None
+    kernels = native().module
     params = [draw.sampling for draw in draws]
     vocab_size = logits.shape[1]
     tokens, where = torch.empty(len(rows), dtype=torch.int64), torch.tensor(rows)
