@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from pellucid.lab.claims import NUMBERS
 from pellucid.lab.page import WIDTH, Page
 from pellucid.lab.proof import Exhibit, Proof, Verdict
 from pellucid.lab.trial import Report
@@ -39,9 +40,9 @@ def lines(report: Report, width: int = WIDTH, language: str = "en") -> Iterator[
     """The report line by line, none longer than ``width`` cells."""
     page = Page(width, language)
     yield from _heading(report, page)
-    for number, proof in enumerate(report.claims, start=1):
+    for proof in report.claims:
         yield Text()
-        yield from _proof(number, proof, page)
+        yield from _proof(NUMBERS[proof.id], proof, page)
     yield Text()
     yield from _ending(report, page)
 
