@@ -31,7 +31,7 @@ CLAIMS = (
 )
 
 NUMBERS = {claim.id: number for number, claim in enumerate(CLAIMS, start=1)}
-"""The number under which each is told, also when others are left out."""
+"""The number under which each is told, also when others are left out. A claim of one's own has none."""
 
 
 def claims_named(ids: Sequence[str]) -> tuple[Claim, ...]:
