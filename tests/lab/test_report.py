@@ -14,8 +14,10 @@ from rich.console import Console
 from lab import faults
 from pellucid.errors import ConfigError, ModelError
 from pellucid.lab import CLAIMS, Report, command, prove
+from pellucid.lab.pellucid_subject import PellucidLaboratory
+from pellucid.lab.scenarios import SCENARIOS
 from pellucid.lab.terminal import lines, print_report
-from pellucid.lab.trial import Plays, report
+from pellucid.lab.trial import Plays, play, report, trial
 from pellucid.lang import encoded
 from pellucid.native import native
 
@@ -99,6 +101,41 @@ def test_what_did_not_arise_is_said_and_fails_nothing() -> None:
     assert prove("tiny", {"num_gpu_blocks_override": 3}, stream=out) == 0
     assert " NOT OBSERVABLE   4. Holes are re-used" in out.getvalue()
     assert "no room for three" in out.getvalue()
+
+
+def test_chosen_claims_are_judged_alone_on_what_they_need(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(parsed("--model", "tiny", "--json", "--claim", "holes", "--claim", "taken-as-used")) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [claim["id"] for claim in data["claims"]] == ["taken-as-used", "holes"]
+    needed = [scenario for scenario in SCENARIOS if scenario.name in ("mixed", "holes", "alone")]
+    assert data["steps"] == sum(run.steps for run in play(PellucidLaboratory("tiny"), needed).recordings.values())
+
+
+def test_a_claim_keeps_its_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(parsed("--model", "tiny", "--claim", "holes")) == 0
+    out = capsys.readouterr().out
+    assert " PROVED   4. Holes are re-used" in out
+    assert "\n1 claim: 1 proved, 0 refuted, 0 not observable; 11 steps in all.\n" in out
+
+
+def test_a_claim_of_one_s_own_has_no_number() -> None:
+    (holes,) = (claim for claim in CLAIMS if claim.id == "holes")
+    out = io.StringIO()
+    print_report(trial(PellucidLaboratory("tiny"), [holes._replace(id="ours")]), out)
+    assert " PROVED   Holes are re-used" in out.getvalue()
+
+
+def test_an_unknown_claim_is_refused_before_the_model_is_loaded() -> None:
+    with pytest.raises(ConfigError, match=r"there is no claim 'hole'; the claims are pool-fixed, .*holes, .*journal"):
+        prove("nothing", claims=["holes", "hole"])
+
+
+def test_a_claim_whose_only_scenario_cannot_be_played() -> None:
+    out = io.StringIO()
+    assert prove("tiny", {"num_gpu_blocks_override": 3}, claims=["holes"], stream=out) == 0
+    assert "no room for three" in out.getvalue()
+    assert "3 blocks of 16 tokens" in out.getvalue()
+    assert "1 claim: 0 proved, 0 refuted, 1 not observable; 0 steps" in out.getvalue()
 
 
 def test_wrong_options_are_refused_before_anything_runs() -> None:

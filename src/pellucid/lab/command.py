@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -40,6 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``pellucid prove``."""
     parser.add_argument(
         "--model", default="smollm2-135m", help="smollm2-135m, tiny, a folder, a .gguf file or a hub id"
+    )
+    parser.add_argument(
+        "--claim",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="judge this claim only, on the scenarios that it needs; may be given several times",
     )
     add_engine_options(parser, OPTIONS)
     parser.add_argument("--json", action="store_true", help="one JSON object with all the evidence")
@@ -91,13 +98,21 @@ def engine_options(arguments: argparse.Namespace, options: Options) -> dict[str,
 def main(arguments: argparse.Namespace) -> int:
     """Run it; returns the exit status. Raises `PellucidError` for a model or options that cannot work."""
     options = engine_options(arguments, OPTIONS)
-    return prove(arguments.model, options, json=arguments.json, html=arguments.html, language=language(arguments))
+    return prove(
+        arguments.model,
+        options,
+        claims=arguments.claim,
+        json=arguments.json,
+        html=arguments.html,
+        language=language(arguments),
+    )
 
 
 def prove(
     model: str = "smollm2-135m",
     options: Mapping[str, Any] | None = None,
     *,
+    claims: Sequence[str] = (),
     json: bool = False,
     html: Path | None = None,
     stream: TextIO | None = None,
@@ -108,16 +123,20 @@ def prove(
     ``language`` (one of `pellucid.lang.LANGUAGES`) is that of its sentences; names and numbers are the same in each.
     With ``html`` it is also written to that file, as a page that needs nothing else; `PageError` if that cannot be.
     ``options`` are those of `pellucid.LLM`; without a pool size the pool is small, see
-    `PellucidLaboratory`. Returns 0 if nothing is refuted, else 1.
+    `PellucidLaboratory`. ``claims`` are the ids of those to judge, all of them if none is given; raises `ConfigError`
+    for an unknown one. Returns 0 if nothing is refuted, else 1.
     """
+    from pellucid.lab.claims import CLAIMS, claims_named
+
+    chosen = claims_named(claims) if claims else CLAIMS
     if html:
         _check_place(html)
     with working(model, language) as progress:
         from pellucid.lab.pellucid_subject import PellucidLaboratory
         from pellucid.lab.trial import play_for, report
 
-        plays = play_for(PellucidLaboratory(model, **(options or {})), progress=progress)
-        result = report(plays)
+        plays = play_for(PellucidLaboratory(model, **(options or {})), chosen, progress)
+        result = report(plays, chosen)
     out = stream or sys.stdout
     if json:
         out.write(encoded(result, language) + "\n")

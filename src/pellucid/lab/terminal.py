@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from pellucid.lab.claims import NUMBERS
 from pellucid.lab.page import WIDTH, Page
 from pellucid.lab.proof import Exhibit, Proof, Verdict
 from pellucid.lab.trial import Report
@@ -39,9 +40,9 @@ def lines(report: Report, width: int = WIDTH, language: str = "en") -> Iterator[
     """The report line by line, none longer than ``width`` cells."""
     page = Page(width, language)
     yield from _heading(report, page)
-    for number, proof in enumerate(report.claims, start=1):
+    for proof in report.claims:
         yield Text()
-        yield from _proof(number, proof, page)
+        yield from _proof(proof, page)
     yield Text()
     yield from _ending(report, page)
 
@@ -52,10 +53,11 @@ def _heading(report: Report, page: Page) -> Iterator[Text]:
     yield from page.facts(engine_facts(report), indent=INDENT)
 
 
-def _proof(number: int, proof: Proof, page: Page) -> Iterator[Text]:
+def _proof(proof: Proof, page: Page) -> Iterator[Text]:
     badge = f" {page.told(proof.verdict.word).upper()} "
+    number = f"{NUMBERS[proof.id]}. " if proof.id in NUMBERS else ""
     side = cell_len(badge) + 2
-    for i, line in enumerate(wrapped(f"{number}. {page.told(proof.title)}", page.width - side)):
+    for i, line in enumerate(wrapped(f"{number}{page.told(proof.title)}", page.width - side)):
         head = Text.assemble((badge, STYLES[proof.verdict]), "  ") if i == 0 else Text(" " * side)
         yield head.append(line, style="bold")
     yield Text()

@@ -52,11 +52,21 @@ class Report(Struct, frozen=True):
 
 
 class Plays:
-    """The recordings of a trial by scenario, and for those that could not be played the reason."""
+    """The recordings of a trial by scenario, and for those that could not be played the reason.
+
+    ``broken_off`` are recordings of those that an engine began. No claim is judged on them.
+    """
 
     def __init__(self) -> None:
         self.recordings: dict[str, Recording] = {}
         self.missing: dict[str, str] = {}
+        self.broken_off: dict[str, Recording] = {}
+
+    def break_off(self, recorder: Recorder, reason: str) -> None:
+        """Leave the engine idle for the next scenario."""
+        recorder.drain()
+        self.missing[recorder.scenario] = reason
+        self.broken_off[recorder.scenario] = recorder.recording()
 
 
 def play(
@@ -79,11 +89,9 @@ def play(
             try:
                 scenario.play(recorder)
             except NotArisen as not_arisen:
-                plays.missing[scenario.name] = not_arisen.reason
-                recorder.drain()
+                plays.break_off(recorder, not_arisen.reason)
             except RequestError as error:
-                plays.missing[scenario.name] = str(error).rstrip(".")
-                recorder.drain()
+                plays.break_off(recorder, str(error).rstrip("."))
             else:
                 plays.recordings[scenario.name] = recorder.recording()
     return plays
@@ -107,7 +115,7 @@ def play_for(
 def report(plays: Plays, claims: Sequence[Claim] = CLAIMS) -> Report:
     """Judge ``claims`` on what was recorded."""
     recordings = list(plays.recordings.values())
-    first = recordings[0]
+    first = [*recordings, *plays.broken_off.values()][0]
     frame = first.frames[0]
     pool = frame.snapshot.pool
     proofs = tuple(claim.prove(plays.recordings, plays.missing) for claim in claims)

@@ -49,11 +49,13 @@ def scope(proof: Proof) -> Sentence:
 
 def counts(report: Report) -> Sentence:
     """How many claims ended how."""
-    return say(
-        "{claims} claims: {proved} proved, {refuted} refuted, {unseen} not observable; {steps} steps in all.",
-        claims=len(report.claims),
+    ended = say(
+        "{proved} proved, {refuted} refuted, {unseen} not observable; {steps} steps in all.",
         proved=report.verdicts[Verdict.PROVED],
         refuted=report.verdicts[Verdict.REFUTED],
         unseen=report.verdicts[Verdict.NOT_OBSERVABLE],
         steps=report.steps,
     )
+    if len(report.claims) == 1:
+        return say("1 claim: {ended}", ended=ended)
+    return say("{claims} claims: {ended}", claims=len(report.claims), ended=ended)

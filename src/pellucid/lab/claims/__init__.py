@@ -1,5 +1,11 @@
 """The claims, in the order in which they are told."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pellucid.errors import ConfigError
+from pellucid.lab.claim import Claim
 from pellucid.lab.claims.accounting import ACCOUNTING
 from pellucid.lab.claims.batching import BATCHING
 from pellucid.lab.claims.chunking import CHUNKING
@@ -23,3 +29,13 @@ CLAIMS = (
     *(PREEMPTION, CHUNKING, BATCHING, PLANNING_AHEAD),
     *(MISS_LEDGER, ACCOUNTING, JOURNAL),
 )
+
+NUMBERS = {claim.id: number for number, claim in enumerate(CLAIMS, start=1)}
+"""The number under which each is told, also when others are left out. A claim of one's own has none."""
+
+
+def claims_named(ids: Sequence[str]) -> tuple[Claim, ...]:
+    """The claims of these ``ids``, in the order in which they are told. Raises `ConfigError` for an unknown one."""
+    for unknown in (each for each in ids if each not in NUMBERS):
+        raise ConfigError(f"there is no claim {unknown!r}; the claims are {', '.join(NUMBERS)}.")
+    return tuple(claim for claim in CLAIMS if claim.id in ids)

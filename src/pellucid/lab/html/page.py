@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-from pellucid.lab.claims import CLAIMS
+from pellucid.lab.claims import CLAIMS, NUMBERS
 from pellucid.lab.html.claim import badge, facts, proof_section
 from pellucid.lab.html.play import anchor, play_section, words
 from pellucid.lab.html.timeline import Timeline
@@ -68,9 +68,7 @@ def report_sections(report: Report, timelines: Mapping[str, Timeline] | None = N
         name, moment = moments[id(exhibit.snapshot)]
         return element("a", say("in the timeline"), href=f"#{anchor(name)}", data_moment=moment)
 
-    proofs = [
-        proof_section(proof, number, link, _played(proof, shown)) for number, proof in enumerate(report.claims, start=1)
-    ]
+    proofs = [proof_section(proof, NUMBERS.get(proof.id), link, _played(proof, shown)) for proof in report.claims]
     return [
         element("header", element("h1", TITLE), facts(engine_facts(report), "about")),
         _overview(report, bool(shown)),
