@@ -55,7 +55,7 @@ def test_float16_has_no_compiled_kernels(caplog: pytest.LogCaptureFixture) -> No
     assert said.startswith("float16, torch; not the compiled kernels: ")
     assert said.endswith("; reference attention")
     if native().kernels is not None:
-        assert "they compute in float32 and bfloat16, not in float16" in said
+        assert "there are kernels for float32 and bfloat16, not for float16" in said
 
 
 def test_torch_on_request(caplog: pytest.LogCaptureFixture) -> None:
@@ -111,7 +111,7 @@ def test_kernels_of_another_version_are_left_alone(monkeypatch: pytest.MonkeyPat
         ("numpy", torch.float32, "There are no kernels 'numpy'; known: auto, compiled, onednn, torch."),
         ("onednn", torch.float32, "oneDNN has no kernels for bfloat16 here, or dtype is not bfloat16;"),
         pytest.param(
-            "compiled", torch.float16, "they compute in float32 and bfloat16, not in float16;", marks=HAS_KERNELS
+            "compiled", torch.float16, "there are kernels for float32 and bfloat16, not for float16;", marks=HAS_KERNELS
         ),
         pytest.param("compiled", torch.float64, "in float32 and bfloat16, not in float64;", marks=HAS_KERNELS),
     ],
@@ -124,7 +124,7 @@ def test_what_cannot_be_had_is_refused(name: str, dtype: torch.dtype, said: str)
 
 @HAS_KERNELS
 def test_compiled_kernels_are_for_a_cpu() -> None:
-    with pytest.raises(ConfigError, match="they are for a CPU, not for cuda"):
+    with pytest.raises(ConfigError, match="there are kernels for a CPU, not for cuda"):
         choose_ops("compiled", torch.float32, torch.device("cuda"))
 
 
@@ -132,7 +132,7 @@ def test_compiled_kernels_are_for_a_cpu() -> None:
 def test_compiled_attention_is_refused_for_other_types() -> None:
     """It would take float16 numbers for float32 ones, and read and write twice as far."""
     with pytest.raises(
-        ConfigError, match=r"Compiled attention .*: it computes in float32 and bfloat16, not in float16;"
+        ConfigError, match=r"Compiled attention .*: there are kernels for float32 and bfloat16, not for float16;"
     ):
         LLM("tiny", dtype="float16", attention_backend="compiled")
 

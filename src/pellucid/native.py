@@ -35,11 +35,11 @@ class Native(NamedTuple):
     def missing(self, dtype: torch.dtype, device: torch.device) -> str | None:
         """Why the kernels cannot compute in this type on this device; None if they can."""
         if device.type != "cpu":
-            return f"they are for a CPU, not for {device.type}"
+            return f"there are kernels for a CPU, not for {device.type}"
         if self.kernels is None:
             return self.why
         if dtype not in DTYPES:
-            return f"they compute in float32 and bfloat16, not in {str(dtype).removeprefix('torch.')}"
+            return f"there are kernels for float32 and bfloat16, not for {str(dtype).removeprefix('torch.')}"
         if dtype is torch.bfloat16 and not self.multiplies_bfloat16:
             return "this processor does not multiply bfloat16 numbers (no AVX-512 BF16)"
         return None

@@ -36,7 +36,7 @@ class CompiledAttention(AttentionBackend):
     def missing(dtype: torch.dtype, device: torch.device, head_dim: int) -> str | None:
         """Why there is no kernel for this type and size here; None if there is one."""
         if head_dim > MOST_HEAD_DIM:
-            return f"they take heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}"
+            return f"there are kernels for heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}"
         return native().missing(dtype, device)
 
     def check(self, block_size: int, head_dim: int, heads: int, kv_heads: int) -> None:
