@@ -113,7 +113,7 @@ def test_kernels_of_another_version_are_left_alone(monkeypatch: pytest.MonkeyPat
         pytest.param(
             "compiled", torch.float16, "there are kernels for float32 and bfloat16, not for float16;", marks=HAS_KERNELS
         ),
-        pytest.param("compiled", torch.float64, "in float32 and bfloat16, not in float64;", marks=HAS_KERNELS),
+        pytest.param("compiled", torch.float64, "for float32 and bfloat16, not for float64;", marks=HAS_KERNELS),
     ],
 )
 def test_what_cannot_be_had_is_refused(name: str, dtype: torch.dtype, said: str) -> None:
