@@ -73,8 +73,8 @@ bench: $(KERNELS)
 	@$(BIN)/python benchmarks/cpu.py
 
 clean:
-	rm -rf $(VENV) build dist kernels/build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -o -name '*.egg-info' | xargs rm -rf
+	rm -rf $(VENV) build dist kernels/build kernels/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks kernels -name __pycache__ -o -name '*.egg-info' | xargs rm -rf
 
 $(ENGINE): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { \
@@ -89,11 +89,11 @@ $(ENGINE): pyproject.toml constraints.txt
 	@touch $@
 
 # Compiled kernels are worth having and nothing depends on them: without a compiler the package is empty.
-$(KERNELS): $(ENGINE) kernels/setup.py $(wildcard kernels/src/*)
+$(KERNELS): $(ENGINE) kernels/setup.py kernels/pyproject.toml $(wildcard kernels/src/*) $(wildcard kernels/pellucid_kernels/*.py)
 	$(SAY) 'compiling the kernels for this kind of processor (optional)'
 	@rm -rf kernels/build
-	@$(PIP) ./kernels || echo 'pellucid: the kernels could not be installed; torch does their work' >&2
-	@touch $@
+	@if $(PIP) ./kernels; then touch $@; else \
+	  echo 'pellucid: the kernels could not be installed; torch does their work. Repeat with QUIET= to see why' >&2; fi
 
 $(DEV): $(KERNELS)
 	$(SAY) 'installing what the tests need'

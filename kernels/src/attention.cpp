@@ -20,11 +20,12 @@ namespace {
 // queries are computed beside it: a chunk of a prefill, a whole one and a decoding step give the same bits.
 constexpr int KEYS = 64;
 constexpr int KEY_VECTORS = KEYS / LANES;
-constexpr int QUERIES = 16;   // of a request that go through the keys together
-constexpr int TOGETHER = 4;   // rows whose sums are in registers at once
+constexpr int QUERIES = 16;  // of a request that go through the keys together
+constexpr int TOGETHER = 4;  // rows whose sums are in registers at once
 
 // What is multiplied at once: one float, or two neighbouring bfloat16, whose products are exact.
-template <class T> constexpr int PER_WORD = 4 / (int)sizeof(T);
+template <class T>
+constexpr int PER_WORD = 4 / (int)sizeof(T);
 
 inline Vector times(float, Vector sum, Vector a, Vector b) { return _mm512_fmadd_ps(a, b, sum); }
 inline Vector times(bf16, Vector sum, Vector a, Vector b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
@@ -69,18 +70,20 @@ inline void transpose(__m512i (&v)[16]) {
 // One query of one head on its way through the keys.
 struct Row {
     float most, sum, fade;
-    alignas(64) float weights[KEYS];     // of the present keys; for bfloat16, rounded and two to a word
-    alignas(64) float mixed[MOST_DIM];   // Σ weight · value so far
+    alignas(64) float weights[KEYS];    // of the present keys; for bfloat16, rounded and two to a word
+    alignas(64) float mixed[MOST_DIM];  // Σ weight · value so far
 };
 
 // The present keys and values, turned the way in which they are read.
-template <class T> struct Turned {
-    alignas(64) float keys[MOST_DIM / PER_WORD<T> * KEYS];       // [word][key]
+template <class T>
+struct Turned {
+    alignas(64) float keys[MOST_DIM / PER_WORD<T> * KEYS];  // [word][key]
     alignas(64) float values[KEYS / 2 * MOST_DIM + LANES];  // bfloat16 only: [pair of keys][dimension] words
 };
 
 // Some neighbouring queries of one request, for all query heads that read the KV heads from `head` to `end_head`.
-template <class T> class Tile {
+template <class T>
+class Tile {
   public:
     Tile(const Attention<T> &step, int request, int head, int end_head, int query, Row *rows, Turned<T> &turned)
         : step_(step), rows_(rows), head_(head), end_head_(end_head), keys_(turned.keys), values_(turned.values) {
@@ -121,7 +124,6 @@ template <class T> class Tile {
     }
 
   private:
-
     // How many of the keys from `key` on the query of row `r` sees.
     int visible(int r, int key) const {
         const int left = position_ + r / group_ + 1 - key;
@@ -149,7 +151,8 @@ template <class T> class Tile {
 
     void fetch_some(int tokens) {
         for (; tokens > 0 && fetched_ < to_fetch_; --tokens, ++fetched_) {
-            const long from = next_->place(fetched_, next_->head_), end = from + (next_->end_head_ - next_->head_) * step_.dim;
+            const long from = next_->place(fetched_, next_->head_),
+                       end = from + (next_->end_head_ - next_->head_) * step_.dim;
             for (long line = from; line < end; line += 64 / (int)sizeof(T)) {
                 _mm_prefetch(step_.k_pool + line, _MM_HINT_T1);
                 _mm_prefetch(step_.v_pool + line, _MM_HINT_T1);
@@ -191,7 +194,8 @@ template <class T> class Tile {
     }
 
     // 16 words of 16 keys, of which `count` are there, and all of them if it is `whole`.
-    template <bool whole> void turn(int i, int word, int count) {
+    template <bool whole>
+    void turn(int i, int word, int count) {
         const __mmask16 some = first(words() - word);
         __m512i v[16];
 #pragma GCC unroll 16
@@ -199,7 +203,8 @@ template <class T> class Tile {
             if (whole)
                 v[j] = _mm512_loadu_si512(k_[i + j] + word * PER_WORD<T>);
             else
-                v[j] = j < count ? _mm512_maskz_loadu_epi32(some, k_[i + j] + word * PER_WORD<T>) : _mm512_setzero_si512();
+                v[j] =
+                    j < count ? _mm512_maskz_loadu_epi32(some, k_[i + j] + word * PER_WORD<T>) : _mm512_setzero_si512();
         }
         transpose(v);
 #pragma GCC unroll 16
@@ -211,14 +216,15 @@ template <class T> class Tile {
 
     // Two neighbouring tokens to a word, for each dimension; after the last token, zeros.
     void bring_values(bf16, int count) {
-        const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
-                                             5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+        const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6,
+                                             37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
         const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
         for (int i = 0; i < count; i += 2)
             for (int d = 0; d < step_.dim; d += 2 * LANES) {
                 const __mmask32 some = step_.dim - d >= 32 ? ~0u : (1u << (step_.dim - d)) - 1;
                 const __m512i one = _mm512_maskz_loadu_epi16(some, v_[i] + d);
-                const __m512i other = i + 1 < count ? _mm512_maskz_loadu_epi16(some, v_[i + 1] + d) : _mm512_setzero_si512();
+                const __m512i other =
+                    i + 1 < count ? _mm512_maskz_loadu_epi16(some, v_[i + 1] + d) : _mm512_setzero_si512();
                 float *to = values_ + i / 2 * step_.dim + d;
                 _mm512_storeu_si512(to, _mm512_permutex2var_epi16(one, low, other));
                 if (step_.dim - d > LANES) _mm512_storeu_si512(to + LANES, _mm512_permutex2var_epi16(one, high, other));
@@ -231,15 +237,20 @@ template <class T> class Tile {
 
     void look_together(const T *const *q, Row *rows, int together, int count) {
         switch (together) {
-            case 1: return look<1>(q, rows, count);
-            case 2: return look<2>(q, rows, count);
-            case 3: return look<3>(q, rows, count);
-            default: return look<4>(q, rows, count);
+            case 1:
+                return look<1>(q, rows, count);
+            case 2:
+                return look<2>(q, rows, count);
+            case 3:
+                return look<3>(q, rows, count);
+            default:
+                return look<4>(q, rows, count);
         }
     }
 
     // Rows that each see the first `count` of the present keys.
-    template <int ROWS> void look(const T *const *q, Row *rows, int count) {
+    template <int ROWS>
+    void look(const T *const *q, Row *rows, int count) {
         if (count > KEYS - LANES)
             score<ROWS, KEY_VECTORS>(q, rows, 0);
         else
@@ -250,7 +261,8 @@ template <class T> class Tile {
         for (; d < step_.dim; d += LANES) mix<ROWS, 1>(rows, d, count);
     }
 
-    template <int ROWS, int VECTORS> void score(const T *const *q, Row *rows, int at) {
+    template <int ROWS, int VECTORS>
+    void score(const T *const *q, Row *rows, int at) {
         Vector sum[ROWS][VECTORS];
 #pragma GCC unroll 4
         for (int i = 0; i < ROWS; ++i)
@@ -302,7 +314,8 @@ template <class T> class Tile {
         return load(to);
     }
 
-    template <int ROWS, int PARTS> void mix(Row *rows, int d, int count) {
+    template <int ROWS, int PARTS>
+    void mix(Row *rows, int d, int count) {
         Vector part[ROWS][PARTS];
         const int lanes = PARTS == 1 ? step_.dim - d : LANES;
 #pragma GCC unroll 4
@@ -350,7 +363,8 @@ template <class T> class Tile {
     float *const keys_, *const values_;
 };
 
-template <class T> void write_slots(const Attention<T> &step, long begin, long end) {
+template <class T>
+void write_slots(const Attention<T> &step, long begin, long end) {
     const long token = (long)step.kv_heads * step.dim;
     for (long t = begin; t < end; ++t) {
         memcpy(step.k_pool + step.slots[t] * token, step.k + t * step.k_stride, token * sizeof(T));
@@ -363,7 +377,8 @@ struct Place {
 };
 
 // Tiles of queries, each request's last one first: it is the longest.
-template <class T> std::vector<Place> tiles(const Attention<T> &step) {
+template <class T>
+std::vector<Place> tiles(const Attention<T> &step) {
     std::vector<Place> all;
     for (int request = 0; request < step.requests; ++request) {
         const int start = step.query_start[request], queries = step.query_start[request + 1] - start;
@@ -371,14 +386,16 @@ template <class T> std::vector<Place> tiles(const Attention<T> &step) {
             for (int t = 0; t < queries; ++t)
                 memset(step.out + (start + t) * step.out_stride, 0, sizeof(T) * step.heads * step.dim);
         else
-            for (int query = (queries - 1) / QUERIES * QUERIES; query >= 0; query -= QUERIES) all.push_back({request, query});
+            for (int query = (queries - 1) / QUERIES * QUERIES; query >= 0; query -= QUERIES)
+                all.push_back({request, query});
     }
     return all;
 }
 
 }  // namespace
 
-template <class T> void attend(const Attention<T> &step) {
+template <class T>
+void attend(const Attention<T> &step) {
     write_slots(step, 0, step.tokens);
     const std::vector<Place> all = tiles(step);
     // A few requests are shared out by their heads.

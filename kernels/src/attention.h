@@ -6,7 +6,8 @@
 namespace pellucid {
 
 // One layer of one step: R requests that compute T tokens together. Strides are in numbers of the type T.
-template <class T> struct Attention {
+template <class T>
+struct Attention {
     const T *q, *k, *v;  // [T] rows of heads · dim, kv_heads · dim and kv_heads · dim numbers
     long q_stride, k_stride, v_stride;
     T *k_pool, *v_pool;  // [blocks][block_size][kv_heads][dim]
@@ -23,6 +24,7 @@ template <class T> struct Attention {
 constexpr int MOST_DIM = 256;
 
 // Write the step's K and V to their slots, then attend. A slot that holds no token of the request is never read.
-template <class T> void attend(const Attention<T> &step);
+template <class T>
+void attend(const Attention<T> &step);
 
 }  // namespace pellucid

@@ -22,7 +22,8 @@ struct DecoderLayer {
 };
 
 // `step` comes with everything but its tensors and pools, which are those of each layer in turn.
-template <class T> struct Decoder {
+template <class T>
+struct Decoder {
     const DecoderLayer *layers;
     int count;
     T *x;  // [T][width]: hidden states, in and out
@@ -34,6 +35,7 @@ template <class T> struct Decoder {
     Attention<T> step;
 };
 
-template <class T> void decode(const Decoder<T> &decoder);
+template <class T>
+void decode(const Decoder<T> &decoder);
 
 }  // namespace pellucid

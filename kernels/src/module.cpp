@@ -4,6 +4,10 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "attention.h"
 #include "decoder.h"
 #include "pointwise.h"
@@ -31,7 +35,10 @@ class Arguments {
         good_ = !PyErr_Occurred();
     }
     explicit operator bool() const { return good_; }
-    template <class T> T *pointer() { return reinterpret_cast<T *>(values_[next_++]); }
+    template <class T>
+    T *pointer() {
+        return reinterpret_cast<T *>(values_[next_++]);
+    }
     long number() { return (long)values_[next_++]; }
 
   private:
@@ -40,22 +47,34 @@ class Arguments {
     bool good_ = false;
 };
 
-template <class Job> PyObject *without_lock(Job &&job) {
+template <class Job>
+PyObject *without_lock(Job &&job) {
+    bool done = true;
     Py_BEGIN_ALLOW_THREADS;
-    job();
+    try {
+        job();
+    } catch (...) {  // no exception may pass through Python's own frames
+        done = false;
+    }
     Py_END_ALLOW_THREADS;
+    if (!done) return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
 
 #if defined(__x86_64__)
-bool has_vectors() {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+bool has_vectors() {  // FMA and F16C come with them
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+bool multiplies_bfloat16() {  // leaf 7.1, bit 5 of EAX: not every compiler's __builtin_cpu_supports knows it
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
 
 PyObject *features(PyObject *, PyObject *) {
     if (!has_vectors()) return PyUnicode_FromString("");
-    return PyUnicode_FromString(__builtin_cpu_supports("avx512bf16") ? "avx512 avx512_bf16" : "avx512");
+    return PyUnicode_FromString(multiplies_bfloat16() ? "avx512 avx512_bf16" : "avx512");
 }
 
 PyObject *set_threads(PyObject *, PyObject *const *given, Py_ssize_t count) {
@@ -108,7 +127,8 @@ PyObject *product(PyObject *, PyObject *const *given, Py_ssize_t count) {
     return without_lock([&] { multiply(job); });
 }
 
-template <class T> PyObject *norm_of(Arguments &the, float epsilon) {
+template <class T>
+PyObject *norm_of(Arguments &the, float epsilon) {
     const T *x = the.pointer<T>();
     const long x_stride = the.number();
     const T *weight = the.pointer<T>();
@@ -126,7 +146,8 @@ PyObject *norm(PyObject *, PyObject *const *given, Py_ssize_t count) {
     return the.number() ? norm_of<uint16_t>(the, (float)epsilon) : norm_of<float>(the, (float)epsilon);
 }
 
-template <class T> PyObject *rotation_of(Arguments &the) {
+template <class T>
+PyObject *rotation_of(Arguments &the) {
     T *x = the.pointer<T>();
     const long stride = the.number();
     const int rows = (int)the.number(), heads = (int)the.number(), dim = (int)the.number();
@@ -163,7 +184,8 @@ PyObject *drawing(PyObject *, PyObject *const *given, Py_ssize_t count) {
     return without_lock([&] { draw(draws); });
 }
 
-template <class T> PyObject *attention_of(Arguments &the) {
+template <class T>
+PyObject *attention_of(Arguments &the) {
     Attention<T> step;
     step.q = the.pointer<T>(), step.q_stride = the.number();
     step.k = the.pointer<T>(), step.k_stride = the.number();
@@ -201,11 +223,13 @@ PyObject *describe_layer(PyObject *, PyObject *const *given, Py_ssize_t count) {
     DecoderLayer &layer = *the.pointer<DecoderLayer>();
     layer.input_norm = the.pointer<void>(), layer.mlp_norm = the.pointer<void>();
     layer.q_norm = the.pointer<void>(), layer.k_norm = the.pointer<void>();
-    layer.qkv = matrix_of(the), layer.output = matrix_of(the), layer.gate_up = matrix_of(the), layer.down = matrix_of(the);
+    layer.qkv = matrix_of(the), layer.output = matrix_of(the), layer.gate_up = matrix_of(the),
+    layer.down = matrix_of(the);
     Py_RETURN_NONE;
 }
 
-template <class T> PyObject *decoding_of(Arguments &the, float epsilon) {
+template <class T>
+PyObject *decoding_of(Arguments &the, float epsilon) {
     Decoder<T> decoder;
     decoder.layers = the.pointer<DecoderLayer>(), decoder.count = (int)the.number();
     decoder.x = the.pointer<T>(), decoder.width = (int)the.number(), decoder.epsilon = epsilon;
@@ -228,7 +252,8 @@ PyObject *decoding(PyObject *, PyObject *const *given, Py_ssize_t count) {
     return the.number() ? decoding_of<uint16_t>(the, (float)epsilon) : decoding_of<float>(the, (float)epsilon);
 }
 
-#define FAST(name, function) {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL, nullptr}
+#define FAST(name, function) \
+    { name, (PyCFunction)(void (*)(void))function, METH_FASTCALL, nullptr }
 PyMethodDef methods[] = {{"features", features, METH_NOARGS, "What this processor has, of what the kernels need."},
                          FAST("set_threads", set_threads),
                          FAST("panel_bytes", panel_size),
@@ -250,8 +275,15 @@ PyMethodDef methods[] = {{"features", features, METH_NOARGS, "Nothing: the kerne
                          {nullptr, nullptr, 0, nullptr}};
 #endif
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernels", "Kernels for x86-64 with AVX-512, by address.", -1, methods,
-                          nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "_kernels",
+                          "Kernels for x86-64 with AVX-512, by address.",
+                          -1,
+                          methods,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr};
 
 }  // namespace
 }  // namespace pellucid

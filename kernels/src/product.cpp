@@ -34,7 +34,8 @@ inline Vector dot(Vector sum, Vector x, Vector w) {  // sum += x₀·w₀ + x₁
 
 // -- how a panel of each kind is summed ---------------------------------------------------------------------------
 
-template <int ROWS, int PANELS> struct Sums {
+template <int ROWS, int PANELS>
+struct Sums {
     Vector sum[ROWS][PANELS][HALVES];
 
     inline __attribute__((always_inline)) void clear() {
@@ -52,12 +53,12 @@ template <int ROWS, int PANELS> struct Sums {
 #pragma GCC unroll 4
             for (int p = 0; p < PANELS; ++p)
 #pragma GCC unroll 2
-                for (int h = 0; h < HALVES; ++h)
-                    _mm512_storeu_ps(&tile[r][(at + p) * PANEL + h * LANES], sum[r][p][h]);
+                for (int h = 0; h < HALVES; ++h) _mm512_storeu_ps(&tile[r][(at + p) * PANEL + h * LANES], sum[r][p][h]);
     }
 };
 
-template <int ROWS, int PANELS> void sum_f32(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
+template <int ROWS, int PANELS>
+void sum_f32(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
     Sums<ROWS, PANELS> sums;
     sums.clear();
     const float *x = static_cast<const float *>(job.x) + row * job.x_stride;
@@ -74,13 +75,15 @@ template <int ROWS, int PANELS> void sum_f32(const Product &job, int row, const 
 #pragma GCC unroll 4
             for (int p = 0; p < PANELS; ++p)
 #pragma GCC unroll 2
-                for (int h = 0; h < HALVES; ++h) sums.sum[r][p][h] = _mm512_fmadd_ps(one, weights[p][h], sums.sum[r][p][h]);
+                for (int h = 0; h < HALVES; ++h)
+                    sums.sum[r][p][h] = _mm512_fmadd_ps(one, weights[p][h], sums.sum[r][p][h]);
         }
     }
     sums.put(tile, at);
 }
 
-template <int ROWS, int PANELS> void sum_bf16(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
+template <int ROWS, int PANELS>
+void sum_bf16(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
     Sums<ROWS, PANELS> sums;
     sums.clear();
     const bf16 *x = static_cast<const bf16 *>(job.x) + row * job.x_stride;
@@ -126,8 +129,8 @@ inline Vector half_floats(const char *from) {
 
 // One plane of a group: [4][32 outputs] words of 8 numbers, those of even depth in the low 16 bits of a word.
 template <int ROWS, int PANELS>
-inline __attribute__((always_inline)) void sum_plane(Sums<ROWS, PANELS> &sums, const bf16 *x, long stride, const char *w,
-                                                     size_t panel, __m512i table) {
+inline __attribute__((always_inline)) void sum_plane(Sums<ROWS, PANELS> &sums, const bf16 *x, long stride,
+                                                     const char *w, size_t panel, __m512i table) {
 #pragma GCC unroll 4
     for (int word = 0; word < GROUP / 8; ++word) {
         __m512i numbers[PANELS][HALVES];
@@ -171,7 +174,8 @@ inline __attribute__((always_inline)) void add_scaled(Sums<ROWS, PANELS> &sums, 
         }
 }
 
-template <int ROWS, int PANELS> void sum_four(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
+template <int ROWS, int PANELS>
+void sum_four(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
     const __m512i table = table_of(0, 1);
     Sums<ROWS, PANELS> sums, group;
     sums.clear();
@@ -195,7 +199,8 @@ template <int ROWS, int PANELS> void sum_four(const Product &job, int row, const
     sums.put(tile, at);
 }
 
-template <int ROWS, int PANELS> void sum_eight(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
+template <int ROWS, int PANELS>
+void sum_eight(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
     const __m512i low = table_of(0, 1), high = table_of(8, 16);  // q = low + 16 · high, high from -8 to 7
     Sums<ROWS, PANELS> sums, group;
     sums.clear();
@@ -224,7 +229,8 @@ struct Shape {
     Sum wide, narrow;
 };
 
-template <int ROWS> Shape shape_of(Weight kind) {
+template <int ROWS>
+Shape shape_of(Weight kind) {
     constexpr int plain = panels_for(ROWS, 1), quantised = panels_for(ROWS, 2);
     if (kind == Weight::f32) return {plain, sum_f32<ROWS, plain>, sum_f32<ROWS, 1>};
     if (kind == Weight::bf16) return {plain, sum_bf16<ROWS, plain>, sum_bf16<ROWS, 1>};
@@ -246,7 +252,8 @@ Shape shape(Weight kind, int rows) {
 
 // -- what becomes of the sums ---------------------------------------------------------------------------------------
 
-template <class T> void finish(const Product &job, int row, int rows, int panel, int panels, const Tile &tile) {
+template <class T>
+void finish(const Product &job, int row, int rows, int panel, int panels, const Tile &tile) {
     T *out = static_cast<T *>(job.out) + row * job.out_stride;
     if (job.into == Into::gated) {
         for (int r = 0; r < rows; ++r)
@@ -328,10 +335,14 @@ void multiply(Product job) {
 
 size_t panel_bytes(Weight kind, int depth) {
     switch (kind) {
-        case Weight::f32: return (size_t)depth * PANEL * sizeof(float);
-        case Weight::bf16: return (size_t)depth * PANEL * sizeof(bf16);
-        case Weight::four: return (size_t)(depth / GROUP) * (NIBBLES + 2 * SCALES);
-        case Weight::eight: return (size_t)(depth / GROUP) * (2 * NIBBLES + SCALES);
+        case Weight::f32:
+            return (size_t)depth * PANEL * sizeof(float);
+        case Weight::bf16:
+            return (size_t)depth * PANEL * sizeof(bf16);
+        case Weight::four:
+            return (size_t)(depth / GROUP) * (NIBBLES + 2 * SCALES);
+        case Weight::eight:
+            return (size_t)(depth / GROUP) * (2 * NIBBLES + SCALES);
     }
     return 0;
 }
@@ -416,7 +427,8 @@ void unpack_rows(Weight kind, const char *w, int depth, const int64_t *rows, int
             if (kind == Weight::f32)
                 static_cast<float *>(out)[at] = reinterpret_cast<const float *>(panel)[k * PANEL + lane];
             else if (kind == Weight::bf16)
-                static_cast<bf16 *>(out)[at] = reinterpret_cast<const bf16 *>(panel)[(k / 2 * PANEL + lane) * 2 + k % 2];
+                static_cast<bf16 *>(out)[at] =
+                    reinterpret_cast<const bf16 *>(panel)[(k / 2 * PANEL + lane) * 2 + k % 2];
             else
                 store(static_cast<bf16 *>(out) + at, _mm512_set1_ps(unpacked(kind, panel, k, lane)), 1);
         }
@@ -433,9 +445,11 @@ void pack(Weight kind, const void *source, bool least, int width, int depth, cha
             memset(panel, 0, bytes);
             if (kind == Weight::f32 || kind == Weight::bf16) {
                 const int words = kind == Weight::f32 ? depth : depth / 2;
-                pack_words(static_cast<const uint32_t *>(source) + p * PANEL * words, rows, words, reinterpret_cast<uint32_t *>(panel));
+                pack_words(static_cast<const uint32_t *>(source) + p * PANEL * words, rows, words,
+                           reinterpret_cast<uint32_t *>(panel));
             } else {
-                for (int lane = 0; lane < rows; ++lane) pack_row(kind, source, least, depth, p * PANEL + lane, panel, lane);
+                for (int lane = 0; lane < rows; ++lane)
+                    pack_row(kind, source, least, depth, p * PANEL + lane, panel, lane);
             }
         }
     });

@@ -15,10 +15,10 @@ constexpr int PANEL = 32;  // outputs
 constexpr int GROUP = 32;  // depth over which quantised weights share a scale
 
 enum class Weight : int {
-    f32 = 0,     // [depth][32] float
-    bf16 = 1,    // [depth / 2][32][2] bfloat16
-    four = 2,    // 4 bits: scale · q + least, per group of 32 (GGUF's Q4_0 and Q4_1)
-    eight = 3,   // 8 bits: scale · q, per group of 32 (GGUF's Q8_0)
+    f32 = 0,    // [depth][32] float
+    bf16 = 1,   // [depth / 2][32][2] bfloat16
+    four = 2,   // 4 bits: scale · q + least, per group of 32 (GGUF's Q4_0 and Q4_1)
+    eight = 3,  // 8 bits: scale · q, per group of 32 (GGUF's Q8_0)
 };
 
 enum class Into : int {
@@ -39,7 +39,7 @@ struct Product {
     void *out;
     long out_stride;
     Into into;
-    const float *bias;  // [width] or null
+    const float *bias;              // [width] or null
     const float *x_sums = nullptr;  // filled in by `multiply`, for 4-bit weights
 };
 

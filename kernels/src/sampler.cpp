@@ -100,8 +100,7 @@ struct Candidates {
         int kept = 0;  // never ahead of i, so nothing is overwritten before it is read
         for (int i = 0; i < n; i += LANES) {
             const Vector v = load(scores + i), weight = load(weights + i);
-            const __mmask16 stays =
-                (_mm512_cmp_ps_mask(v, _mm512_set1_ps(limit), _CMP_GT_OQ) ^ turned) & first(n - i);
+            const __mmask16 stays = (_mm512_cmp_ps_mask(v, _mm512_set1_ps(limit), _CMP_GT_OQ) ^ turned) & first(n - i);
             lowest = _mm512_mask_min_ps(lowest, stays, lowest, v);
             highest = _mm512_mask_max_ps(highest, stays, highest, v);
             store(scores + kept, _mm512_maskz_compress_ps(stays, v));

@@ -3,6 +3,8 @@
 #include <pthread.h>
 
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 
 namespace pellucid {
@@ -28,7 +30,8 @@ int joined(Gate gate) { return (int)(gate % FREE); }
 bool is_open(Gate gate) { return gate % ROUND >= FREE; }
 
 // Returns when `done(value)`: spins for some tens of microseconds, then sleeps until somebody says that it changed.
-template <class T, class Done> T wait_until(const std::atomic<T> &value, Done &&done) {
+template <class T, class Done>
+T wait_until(const std::atomic<T> &value, Done &&done) {
     T now = value.load(std::memory_order_acquire);
     for (int spin = 0; spin < SPINS && !done(now); ++spin) {
         pause();
@@ -42,13 +45,26 @@ struct Team {
     std::mutex one_caller_at_a_time;
     std::atomic<Gate> gate{0};
     std::atomic<int> finished{0};  // of those who joined
-    int members = 1;
+    std::atomic<bool> failed{false};
+    std::atomic<int> members{1};
     int started = 1;
     Work work = nullptr;
     void *job = nullptr;
 
+    // Where there may be no more threads, the team is smaller.
     void start() {
-        for (; started < members; ++started) std::thread([this, seen = gate.load()] { serve(seen); }).detach();
+        try {
+            for (; started < members; ++started) std::thread([this, seen = gate.load()] { serve(seen); }).detach();
+        } catch (const std::system_error &) {
+        }
+    }
+
+    void do_work() {
+        try {
+            work(job);
+        } catch (...) {
+            failed = true;
+        }
     }
 
     [[noreturn]] void serve(Gate seen) {
@@ -57,7 +73,7 @@ struct Team {
             seen = now;
             while (is_open(now) && now / ROUND == seen / ROUND)
                 if (gate.compare_exchange_weak(now, now + JOINED - FREE, std::memory_order_acq_rel)) {
-                    work(job);
+                    do_work();
                     finished.fetch_add(1, std::memory_order_acq_rel);
                     finished.notify_one();
                     break;
@@ -70,14 +86,16 @@ struct Team {
         start();
         work = some_work, job = some_job;
         finished.store(0, std::memory_order_relaxed);
+        failed.store(false, std::memory_order_relaxed);
         const Gate round = gate.load(std::memory_order_relaxed) / ROUND + 1;
-        gate.store(round * ROUND + (Gate)(members - 1) * FREE, std::memory_order_release);
+        gate.exchange(round * ROUND + (Gate)(members - 1) * FREE);  // ordered before the look at who sleeps
         gate.notify_all();
-        work(job);
+        do_work();
         Gate now = gate.load(std::memory_order_relaxed);
         while (!gate.compare_exchange_weak(now, now / ROUND * ROUND + now % FREE, std::memory_order_acq_rel)) {
         }
         wait_until(finished, [&](int count) { return count == joined(now); });
+        if (failed) throw std::bad_alloc();  // nothing else can go wrong in the kernels
     }
 };
 
@@ -86,7 +104,7 @@ Team *team = new Team;
 
 void renew() {
     Team *mine = new Team;
-    mine->members = team->members;
+    mine->members = team->members.load();
     team = mine;
 }
 

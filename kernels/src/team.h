@@ -21,13 +21,15 @@ int team_size();
 void set_team_size(int members);
 
 // The same with a callable.
-template <class Job> void together(Job &&job) {
+template <class Job>
+void together(Job &&job) {
     using Plain = std::remove_reference_t<Job>;
     run_team([](void *it) { (*static_cast<Plain *>(it))(); }, &job);
 }
 
 // `job(begin, end)` for ranges that make up 0 … units, each of at most `at_once`.
-template <class Job> void share_out(long units, long at_once, Job &&job) {
+template <class Job>
+void share_out(long units, long at_once, Job &&job) {
     std::atomic<long> next{0};
     together([&] {
         for (long begin; (begin = next.fetch_add(at_once, std::memory_order_relaxed)) < units;)
@@ -38,7 +40,8 @@ template <class Job> void share_out(long units, long at_once, Job &&job) {
 constexpr long WORTH_A_TEAM = 1 << 14;  // numbers; fewer are done before a team would have begun
 
 // `job(row)` for every row: by the caller alone if there is little to do.
-template <class Job> void each_row(int rows, long width, Job &&job) {
+template <class Job>
+void each_row(int rows, long width, Job &&job) {
     const auto some = [&](long begin, long end) {
         for (long row = begin; row < end; ++row) job((int)row);
     };

@@ -7,16 +7,17 @@
 
 // The kernels are compiled for a processor that the compiler's own machine need not have; the module looks
 // before it calls them. To be put before, and after, every function that uses vectors.
+#define PRAGMA(...) _Pragma(#__VA_ARGS__)
 #if defined(__clang__)
-#define VECTORS_BEGIN                                                                                                 \
-    _Pragma("clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c\")))," \
-            " apply_to = function)")
-#define VECTORS_END _Pragma("clang attribute pop")
+#define VECTORS_BEGIN                                                                                              \
+    PRAGMA(clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c"))), \
+                                apply_to = function))
+#define VECTORS_END PRAGMA(clang attribute pop)
 #else
-#define VECTORS_BEGIN                                                                                                 \
-    _Pragma("GCC push_options")                                                                                       \
-        _Pragma("GCC target(\"avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c\")")
-#define VECTORS_END _Pragma("GCC pop_options")
+#define VECTORS_BEGIN        \
+    PRAGMA(GCC push_options) \
+    PRAGMA(GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c"))
+#define VECTORS_END PRAGMA(GCC pop_options)
 #endif
 
 VECTORS_BEGIN
@@ -47,8 +48,8 @@ inline void store(bf16 *to, Vector v, int count = LANES) {  // to nearest, ties 
 
 // e to the power v: 2^n · p(r), where p is Taylor's polynomial of degree 7 on |r| <= ln(2) / 2 (error below 2e-7).
 inline Vector exponential(Vector v) {
-    v = _mm512_max_ps(v, _mm512_set1_ps(-87.3f));
-    v = _mm512_min_ps(v, _mm512_set1_ps(88.0f));
+    v = _mm512_max_ps(_mm512_set1_ps(-87.3f), v);  // in this order NaN stays NaN
+    v = _mm512_min_ps(_mm512_set1_ps(88.0f), v);
     const Vector n = _mm512_roundscale_ps(_mm512_mul_ps(v, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT);
     Vector r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), v);
     r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);

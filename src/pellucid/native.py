@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from functools import cache
 from types import ModuleType
@@ -51,9 +52,11 @@ def native() -> Native:
     if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
         return Native(None, f"{SWITCH}={os.environ[SWITCH]}")
     try:
-        from pellucid_kernels import _kernels
-    except ImportError:
+        _kernels = importlib.import_module("pellucid_kernels._kernels")
+    except ModuleNotFoundError:
         return Native(None, "the package pellucid-kernels is not installed, or could not be compiled here")
+    except ImportError as error:
+        return Native(None, f"the package pellucid-kernels cannot be loaded ({error})")
     if (theirs := getattr(_kernels, "INTERFACE", 0)) != INTERFACE:
         return Native(None, f"pellucid-kernels has interface {theirs}, not {INTERFACE}: install it again from kernels/")
     features = _kernels.features()

@@ -10,12 +10,16 @@ from __future__ import annotations
 import math
 import mmap
 from contextlib import suppress
+from threading import Lock
 
 import torch
 
 PAGE = 2**21
-CHUNK = 32 * PAGE
-"""What an `Arena` asks for at a time, 64 MiB."""
+CHUNK = 16 * PAGE
+"""What an `Arena` asks for at a time, 32 MiB."""
+
+LARGE = 2 * PAGE
+"""From this size on a thing has pages of its own."""
 
 
 def paged_bytes(nbytes: int, *, at_once: bool) -> torch.Tensor:
@@ -50,12 +54,16 @@ class Arena:
     def __init__(self) -> None:
         self._chunk = torch.empty(0, dtype=torch.uint8)
         self._used = 0
+        self._one_at_a_time = Lock()
 
     def take(self, nbytes: int) -> torch.Tensor:
         """``nbytes`` zero bytes, uint8, beginning at a multiple of 64."""
+        if nbytes >= LARGE:
+            return paged_bytes(nbytes, at_once=True)
         needed = math.ceil(nbytes / 64) * 64
-        if needed > len(self._chunk) - self._used:
-            self._chunk, self._used = paged_bytes(max(needed, CHUNK), at_once=True), 0
-        start = self._used
-        self._used += needed
-        return self._chunk[start : start + nbytes]
+        with self._one_at_a_time:
+            if needed > len(self._chunk) - self._used:
+                self._chunk, self._used = paged_bytes(CHUNK, at_once=True), 0
+            start = self._used
+            self._used += needed
+            return self._chunk[start : start + nbytes]

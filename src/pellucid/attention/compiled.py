@@ -8,7 +8,7 @@ from pellucid.attention.base import AttentionBackend
 from pellucid.attention.layout import StepLayout
 from pellucid.attention.reference import ReferenceAttention
 from pellucid.attention.storage import KVStorage
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, InvariantViolation
 from pellucid.native import native
 
 MOST_HEAD_DIM = 256
@@ -51,6 +51,8 @@ class CompiledAttention(AttentionBackend):
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, kv: KVStorage, layout: StepLayout
     ) -> torch.Tensor:
         tokens, heads, dim = q.shape
+        if q.dtype is not kv.tensor.dtype or dim > MOST_HEAD_DIM:
+            raise InvariantViolation(f"Queries are {q.dtype} with heads of {dim}, and the pool is {kv.tensor.dtype}.")
         out = torch.empty((tokens, heads, dim), dtype=q.dtype)
         k_pool, v_pool = kv.layer_addresses(layer)
         self._run(

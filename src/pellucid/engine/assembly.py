@@ -65,7 +65,14 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
             kernels=options.kernels,
         )
     storage = KVStorage(config.num_layers, pool.num_blocks, options.block_size, *shape, device)
-    runner = Runner(loaded.model, storage, attention, eos_token_ids=config.eos_token_ids, seed=options.seed)
+    runner = Runner(
+        loaded.model,
+        storage,
+        attention,
+        eos_token_ids=config.eos_token_ids,
+        seed=options.seed,
+        compiled_sampling=loaded.model.ops.name == "compiled",
+    )
     say(_summary(options, source.name, pool))
     say(f"{str(dtype).removeprefix('torch.')}, {loaded.model.ops.why}; {attention.name} attention")
     return Assembly(

@@ -143,7 +143,7 @@ class _Cursor:
         for _ in range(count):
             start = at + 8
             if start > size or (at := start + length(data, at)[0]) > size:
-                self.take(at - self.at)
+                self.take(max(start, at) - self.at)
             try:
                 found.append(data[start:at].decode("utf-8"))
             except UnicodeDecodeError:

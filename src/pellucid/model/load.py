@@ -112,7 +112,17 @@ def load(
         raise ConfigError(
             f"quantization={quantization!r} is for .gguf files, and {checkpoint.name} is none; leave it out."
         )
-    model = Model(config, weights, ops, place, quantised=quantization is not None)
+    if quantization and load_format == "dummy":
+        raise ConfigError(
+            f"quantization={quantization!r} has no meaning for the made-up weights of load_format='dummy'."
+        )
+    try:
+        model = Model(config, weights, ops, place, quantised=quantization is not None)
+    except OSError as error:
+        raise ModelError(
+            f"{checkpoint.name}: there is not enough memory for its weights in {kind} ({error}); "
+            "try bfloat16, quantization='gguf' or a smaller model."
+        ) from None
     return LoadedModel(model, checkpoint.tokenizer(), config, checkpoint.name, checkpoint.source)
 
 

@@ -38,10 +38,10 @@ class Packed:
         panels = -(-width // PANEL) * len(matrices)
         self.data = arena.take(panels * kernels.panel_bytes(self.kind, self.depth))
         for index, matrix in enumerate(matrices):
-            source = matrix.rows if isinstance(matrix, Quantised) else matrix
+            source = (matrix.rows if isinstance(matrix, Quantised) else matrix).contiguous()
             least = isinstance(matrix, Quantised) and matrix.kind == "q4_1"
             where = (self.data.data_ptr(), index, len(matrices))
-            kernels.pack(self.kind, source.contiguous().data_ptr(), least, width, self.depth, *where)
+            kernels.pack(self.kind, source.data_ptr(), least, width, self.depth, *where)
         self._kernels = kernels
         self._address = self.data.data_ptr()
 
@@ -178,7 +178,9 @@ class CompiledOps(Ops):
 
     def gated(self, gate: Matrix, up: Matrix) -> Gated:
         parts = [self._own(gate), self._own(up)]
-        if not all(map(Packed.takes, parts)) or not _alike(*parts):
+        if not _alike(*parts):
+            parts = [numbers(part).to(self.dtype) for part in parts]
+        if not all(map(Packed.takes, parts)):
             return PlainGated(PlainLinear(stacked(parts), None, self.dtype))
         return CompiledGated(Packed(self._kernels, self._arena, parts))
 

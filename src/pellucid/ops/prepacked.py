@@ -13,6 +13,9 @@ from pellucid.ops.plain import PlainOps, PlainVocabulary
 ROWS = 32
 """The batch that weights are packed for; others are computed as well, from the same packing."""
 
+FOUR_BIT_OUTPUTS = 32
+"""torch's 4-bit kernel takes matrices whose number of outputs is a multiple of this."""
+
 
 class PrepackedLinear:
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
@@ -72,7 +75,7 @@ class PrepackedOps(PlainOps):
 
     def linear(self, parts: Sequence[Matrix], bias: torch.Tensor | None = None) -> Linear:
         matrix = stacked(parts)
-        if isinstance(matrix, Quantised) and matrix.kind != "q8_0" and matrix.shape[0] % ROWS == 0:
+        if isinstance(matrix, Quantised) and matrix.kind != "q8_0" and matrix.shape[0] % FOUR_BIT_OUTPUTS == 0:
             return FourBitLinear(matrix, bias)
         return PrepackedLinear(numbers(matrix).to(self.dtype), bias)
 

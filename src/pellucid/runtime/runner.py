@@ -39,6 +39,7 @@ class Runner:
 
     ``seed`` makes the requests that bring no seed of their own reproducible: each draws one from
     (``seed``, handle), so their noise depends on neighbours and batching as little as that of the others.
+    ``compiled_sampling``: tokens are chosen by the compiled kernels, where they are.
     ``on_logits`` is called with each plan and its logits [S, vocab_size], of the rows that sample,
     before the sampler uses them up; a caller that keeps them makes a copy.
 
@@ -53,6 +54,7 @@ class Runner:
         *,
         eos_token_ids: Sequence[int] = (),
         seed: int = 0,
+        compiled_sampling: bool = True,
         on_logits: Callable[[StepPlan, torch.Tensor], None] | None = None,
     ) -> None:
         self._model = model
@@ -60,6 +62,7 @@ class Runner:
         self._attention = attention
         self._eos_token_ids = tuple(eos_token_ids)
         self._seed = seed
+        self._compiled = compiled_sampling
         self._on_logits = on_logits
         self._rows = Rows()
         self._tables = Tables(storage.num_blocks, storage.tensor.device)
@@ -102,7 +105,7 @@ class Runner:
         logits = model.logits(hidden[inputs.sampled])
         if self._on_logits:
             self._on_logits(plan, logits)
-        tokens = sample(logits, [self._draw(row) for row in sampling], self._eos_token_ids)
+        tokens = sample(logits, [self._draw(row) for row in sampling], self._eos_token_ids, compiled=self._compiled)
         self._tables.append_tokens(sampling, tokens)
         return tokens
 

@@ -44,15 +44,18 @@ class Draw(NamedTuple):
         return stream_key(self.seed, self.position)
 
 
-def sample(logits: torch.Tensor, draws: Sequence[Draw], eos_token_ids: Sequence[int] = ()) -> torch.Tensor:
+def sample(
+    logits: torch.Tensor, draws: Sequence[Draw], eos_token_ids: Sequence[int] = (), *, compiled: bool = True
+) -> torch.Tensor:
     """One token id a row: [len(draws)] int64 from ``logits`` [len(draws), vocab_size] float32.
 
     ``logits`` is used up: it may be changed in place. Equal logits of a greedy row give the lowest id.
-    The ids in ``stop_token_ids`` and ``eos_token_ids`` must lie inside the vocabulary.
+    The ids in ``stop_token_ids`` and ``eos_token_ids`` must lie inside the vocabulary. ``compiled``: by the compiled
+    kernels, where they are.
     """
     forbid_stops(logits, draws, eos_token_ids)
     random = [i for i, draw in enumerate(draws) if draw.sampling.temperature >= GREEDY_BELOW]
-    choose = compiled_sampler.choose_tokens if compiled_sampler.takes(logits) else choose_tokens
+    choose = compiled_sampler.choose_tokens if compiled and compiled_sampler.takes(logits) else choose_tokens
     return choose(logits, draws, random)
 
 
