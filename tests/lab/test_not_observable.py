@@ -142,7 +142,7 @@ def test_moves_that_do_not_matter_enough(
 ) -> None:
     """Of the table of ann only the blocks at ``place`` move, to free ones."""
 
-    def moves(recorder: Recorder, *, everything: bool) -> list[tuple[int, int]]:
+    def moves(recorder: Recorder, before: list[tuple[int, int]], *, everything: bool) -> list[tuple[int, int]]:
         blocks = at(recorder.snapshot.table("ann"), place)
         return list(zip(blocks, range(70, 79) if everything else range(60, 69), strict=False))
 
@@ -264,7 +264,7 @@ def test_a_pool_with_a_past_has_no_known_order(plays: Plays) -> None:
         ("chunking", "chunked", "five"),
         ("batching", "in step", "one"),
         ("planning-ahead", "ahead", "three"),
-        ("isolation", "salts", "blue"),
+        ("isolation", "salts", "tan"),
     ],
 )
 def test_rounding_is_no_evidence_for_or_against_any(plays: Plays, claim: str, scenario: str, name: str) -> None:

@@ -135,12 +135,12 @@ def test_the_same_requests_scheduled_in_four_ways(plays: Plays) -> None:
 def test_salts_in_pairs(plays: Plays) -> None:
     rows = {row["request"]: row for row in evidence(report(plays), "isolation")["questions"]}
     assert {name: row["hit_tokens"] for name, row in rows.items()} == {
-        **{"red": 0, "red too": 32, "blue": 0, "plain": 0},
-        **{"red again": 32, "blue too": 32, "plain too": 32},
+        **{"red": 0, "red too": 32, "tan": 0, "plain": 0},
+        **{"red again": 32, "tan too": 32, "plain too": 32, "split": 0},
     }
-    assert rows["red too"]["step"] == rows["blue"]["step"] == rows["plain"]["step"]
-    assert rows["blue"]["other_salts"] == rows["plain"]["other_salts"] == rows["red too"]["same_salt"]
-    assert set(rows["blue too"]["blocks"]) <= set(rows["blue too"]["same_salt"])
+    assert rows["red too"]["step"] == rows["tan"]["step"] == rows["plain"]["step"]
+    assert rows["tan"]["other_salts"] == rows["plain"]["other_salts"] == rows["red too"]["same_salt"]
+    assert set(rows["tan too"]["blocks"]) <= set(rows["tan too"]["same_salt"])
 
 
 @pytest.mark.parametrize("policy", ["free-first", "vllm-0.23", "vllm-0.24"])
