@@ -57,6 +57,11 @@ def names_exchanged(run: Recording, one: str, other: str, *kinds: type) -> Recor
     return faults.with_acts(run, exchanged)
 
 
+def first_gives_way(run: Recording) -> Recording:
+    """As if `P2`, which gave way, had come and been admitted first."""
+    return names_exchanged(run, "P0", "P2", Open, Admit)
+
+
 def admits_while_somebody_gives_way(run: Recording) -> Recording:
     """The next admission is in the step of the pre-emption."""
     step = next(act.step for act in run.acts or () if isinstance(act, Preempt))
@@ -117,7 +122,7 @@ PREEMPTION = [
         "the first gives way",
         "`P2`, which came and was admitted first, has to give way, though the engine says: first come, first served.",
         "pressure",
-        lambda run: names_exchanged(run, "P0", "P2", Open, Admit),
+        first_gives_way,
         {"preemption": "P2 had to give way, and P0 was the last"},
     ),
     Fault(
