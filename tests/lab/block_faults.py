@@ -48,6 +48,10 @@ def shares_too_much(run: faults.Recording) -> faults.Recording:
     return faults.in_request(run, "bob", lambda view: replace(view, cached_tokens=64))
 
 
+def told_to_have_found(run: faults.Recording, name: str, tokens: int) -> faults.Recording:
+    return faults.in_request(run, name, lambda view: replace(view, cached_tokens=tokens))
+
+
 def forgets_the_prefix(run: faults.Recording) -> faults.Recording:
     forgotten = (None, None, None, None)
     return faults.in_pools(run, lambda pool: replace(pool, identities=(*forgotten, *pool.identities[4:])))
@@ -158,6 +162,20 @@ SHARING = [
         "sharing",
         forgets_the_prefix,
         {"sharing": "was free"},
+    ),
+    Fault(
+        "an equal block behind another prefix",
+        "`dave` brings the first block twice, and finds it in the second place too.",
+        "sharing",
+        lambda run: told_to_have_found(run, "dave", 32),
+        {"sharing": "dave is told to have found 32 tokens, and only 16"},
+    ),
+    Fault(
+        "the order of tokens does not count",
+        "`erin` finds a block that holds her tokens the other way round.",
+        "sharing",
+        lambda run: told_to_have_found(run, "erin", 16),
+        {"sharing": "erin is told to have found 16 tokens, and only 0"},
     ),
     Fault(
         "another answer after a hit",

@@ -25,10 +25,16 @@ def finds(name: str, blocks: tuple[int, ...]) -> Change:
     return lambda run: faults.in_request(run, name, change)
 
 
-def blue_gets_reds_blocks(run: Recording) -> Recording:
-    admitted = run.admitted("blue")
+def tan_gets_reds_blocks(run: Recording) -> Recording:
+    admitted = run.admitted("tan")
     assert admitted is not None
-    return finds("blue", run.frames[admitted].blocks("red")[:2])(run)
+    return finds("tan", run.frames[admitted].blocks("red")[:2])(run)
+
+
+def split_gets_reds_blocks(run: Recording) -> Recording:
+    admitted = run.admitted("red again")
+    assert admitted is not None
+    return finds("split", run.frames[admitted].blocks("red again")[:2])(run)
 
 
 def in_act(kind: type, change: Callable[[Any], AnyAct | None], number: int = 0) -> Change:
@@ -67,10 +73,17 @@ def only_the_ends(run: Recording) -> Recording:
 ISOLATION = [
     Fault(
         "another salt finds it",
-        "`blue` shares two blocks of `red`, which has the same tokens under another salt.",
+        "`tan` shares two blocks of `red`, which has the same tokens under another salt.",
         "salts",
-        blue_gets_reds_blocks,
-        {"isolation": "blue found blocks 39-40|under another salt"},
+        tan_gets_reds_blocks,
+        {"isolation": "tan found blocks 43-44|under another salt"},
+    ),
+    Fault(
+        "salt and prompt run together",
+        "`split` finds two blocks of `red`: its salt and its prompt, one written after the other, read like hers.",
+        "salts",
+        split_gets_reds_blocks,
+        {"isolation": "split found blocks 43-44|under another salt"},
     ),
     Fault(
         "a hit out of nothing",
@@ -88,10 +101,10 @@ ISOLATION = [
     ),
     Fault(
         "another answer under a salt",
-        "`blue too` gets another last token than `red`, who asked the same.",
+        "`tan too` gets another last token than `red`, who asked the same.",
         "salts",
-        lambda run: faults.another_token(run, "blue too"),
-        {"isolation": "blue too asked the same as red"},
+        lambda run: faults.another_token(run, "tan too"),
+        {"isolation": "tan too asked the same as red"},
     ),
 ]
 
@@ -174,7 +187,7 @@ MISSES = [
         "At the end the hit counters have 16 tokens more than the lookups.",
         "sharing",
         counts_a_hit_more,
-        {"miss-ledger": "112 tokens are counted"},
+        {"miss-ledger": "128 tokens are counted"},
     ),
 ]
 

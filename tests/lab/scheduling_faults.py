@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lab import faults
 from lab.faults import Fault, Recording
-from pellucid.kv.acts import Admit, AnyAct, Launch
+from pellucid.kv.acts import Admit, AnyAct, Launch, Open, Preempt, Return, Take
 from pellucid.kv.table import RequestStatus
 
 
@@ -47,6 +47,41 @@ def believes_that_all_is_there(run: Recording) -> Recording:
     )
 
 
+def names_exchanged(run: Recording, one: str, other: str, *kinds: type) -> Recording:
+    """The acts of ``kinds`` of the two requests are each other's."""
+    names = {one: other, other: one}
+
+    def exchanged(act: AnyAct) -> AnyAct:
+        return replace(act, request=names.get(act.request, act.request)) if isinstance(act, kinds) else act
+
+    return faults.with_acts(run, exchanged)
+
+
+def first_gives_way(run: Recording) -> Recording:
+    """As if `P2`, which gave way, had come and been admitted first."""
+    return names_exchanged(run, "P0", "P2", Open, Admit)
+
+
+def admits_while_somebody_gives_way(run: Recording) -> Recording:
+    """The next admission is in the step of the pre-emption."""
+    step = next(act.step for act in run.acts or () if isinstance(act, Preempt))
+
+    def back(act: AnyAct) -> bool:
+        return isinstance(act, Admit) and act.step > step
+
+    return faults.with_the_act(run, back, lambda act: replace(act, step=step))
+
+
+def takes_what_is_being_written(run: Recording) -> Recording:
+    """`next 1` gets the block to which `walker`'s last step still writes, not one of its own."""
+    written = next(act for act in run.acts or () if isinstance(act, Return) and act.request == "walker").fenced[0]
+
+    def first_take(act: AnyAct) -> bool:
+        return isinstance(act, Take) and act.request == "next 1"
+
+    return faults.with_the_act(run, first_take, lambda act: replace(act, blocks=(written, *act.blocks[1:])))
+
+
 PREEMPTION = [
     Fault(
         "the victim answers otherwise",
@@ -82,6 +117,34 @@ PREEMPTION = [
         "pressure",
         believes_that_all_is_there,
         {"preemption": "P2 computed"},
+    ),
+    Fault(
+        "the first gives way",
+        "`P2`, which came and was admitted first, has to give way, though the engine says: first come, first served.",
+        "pressure",
+        first_gives_way,
+        {"preemption": "P2 had to give way, and P0 was the last"},
+    ),
+    Fault(
+        "a victim goes to the back",
+        "`P3`, which has never run, is admitted before `P2`, which had to give way.",
+        "pressure",
+        lambda run: names_exchanged(run, "P2", "P3", Admit),
+        {"preemption": "P3 was admitted, and P2 was before it"},
+    ),
+    Fault(
+        "last come, first served",
+        "`P0` came after `P3`, and is admitted before it.",
+        "pressure",
+        lambda run: names_exchanged(run, "P0", "P3", Open),
+        {"preemption": "P0 was admitted, and P3 was before it"},
+    ),
+    Fault(
+        "admitted in a pinch",
+        "`P2` is admitted again in the very step in which it had to give way.",
+        "pressure",
+        admits_while_somebody_gives_way,
+        {"preemption": "in a step in which another had to give way"},
     ),
 ]
 
@@ -134,6 +197,20 @@ SCHEDULES = [
         "ahead",
         computes("three", 1, number=2),
         {"planning-ahead": "three computed 29 tokens"},
+    ),
+    Fault(
+        "a block is used again too early",
+        "`next 1` gets a block to which the last step of `walker`, which has left, may still write.",
+        "leaving",
+        takes_what_is_being_written,
+        {"planning-ahead": "while step"},
+    ),
+    Fault(
+        "another answer when somebody leaves",
+        "`reader`, which shares blocks of `writer`, gets another last token when that leaves in mid-step.",
+        "leaving",
+        answers_otherwise("reader"),
+        {"planning-ahead": "of reader differs"},
     ),
 ]
 

@@ -148,11 +148,12 @@ def leftovers(text: str) -> set[str]:
 
 
 def names_in(plays: Plays) -> set[str]:
-    """What scenarios, their requests, acts and policies are called: the same in every language."""
+    """What scenarios, their requests, salts, acts and policies are called: the same in every language."""
     names = {*plays.recordings, *REUSE_POLICIES}
     for run in plays.recordings.values():
-        names |= {*run.requests, *(type(act).__name__.lower() for act in run.acts or ())}
-    return {word for name in names for word in re.findall(r"[A-Za-z_]+", name)}
+        names |= {*run.requests, *(asked.salt or "" for asked in run.requests.values())}
+        names |= {type(act).__name__.lower() for act in run.acts or ()}
+    return {word for name in names for word in re.findall(r"[A-Za-z_]+[0-9]*", name)}
 
 
 @pytest.mark.parametrize("language", OTHERS)

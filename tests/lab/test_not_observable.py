@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from lab import faults
 from lab.faults import Recordings
+from lab.scheduling_faults import first_gives_way
 from pellucid.kv.acts import Return
 from pellucid.lab.claims import CLAIMS
 from pellucid.lab.pellucid_subject import PellucidLaboratory
@@ -142,7 +143,7 @@ def test_moves_that_do_not_matter_enough(
 ) -> None:
     """Of the table of ann only the blocks at ``place`` move, to free ones."""
 
-    def moves(recorder: Recorder, *, everything: bool) -> list[tuple[int, int]]:
+    def moves(recorder: Recorder, before: list[tuple[int, int]], *, everything: bool) -> list[tuple[int, int]]:
         blocks = at(recorder.snapshot.table("ann"), place)
         return list(zip(blocks, range(70, 79) if everything else range(60, 69), strict=False))
 
@@ -152,6 +153,17 @@ def test_moves_that_do_not_matter_enough(
     MOVED.play(recorder)
     changed = {**plays.recordings, MOVED.name: recorder.recording()}
     assert verdict("placement", changed, words) is Verdict.NOT_OBSERVABLE
+
+
+def test_moves_to_places_where_nobody_had_just_been(
+    tiny: LoadedModel, plays: Plays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = placement._moves
+    monkeypatch.setattr(placement, "_moves", lambda recorder, before, **how: honest(recorder, [], **how))
+    recorder = Recorder(MOVED.name, PellucidLaboratory(tiny)(**MOVED.settings))
+    MOVED.play(recorder)
+    changed = {**plays.recordings, MOVED.name: recorder.recording()}
+    assert verdict("placement", changed, "where another live one had just been") is Verdict.NOT_OBSERVABLE
 
 
 def at(table: tuple[int, ...], place: int | slice | None) -> tuple[int, ...]:
@@ -218,6 +230,32 @@ def test_an_engine_that_never_plans_ahead(plays: Plays) -> None:
     assert verdict("planning-ahead", always, "although asynchronous scheduling was off") is Verdict.NOT_OBSERVABLE
 
 
+def test_whoever_leaves_between_two_steps_leaves_nothing_under_way(plays: Plays) -> None:
+    polite = {**plays.recordings, "leaving": plays.recordings["leaving in step"]}
+    assert verdict("planning-ahead", polite, "Nobody left blocks behind") is Verdict.NOT_OBSERVABLE
+
+
+def test_whoever_brings_what_is_like_a_prefix_must_be_served(plays: Plays) -> None:
+    run = plays.recordings["sharing"]
+    never = faults.in_request(run, "dave", lambda view: replace(view, slots=0, blocks=()))
+    assert verdict("sharing", {**plays.recordings, "sharing": never}, "dave was never served") is Verdict.NOT_OBSERVABLE
+
+
+@pytest.mark.parametrize(("policy", "words"), [(None, "does not say who gives way"), ("lottery", "by lottery")])
+def test_whose_turn_it_is_by_a_rule_that_the_engine_does_not_claim(
+    plays: Plays, policy: str | None, words: str
+) -> None:
+    """The first to come gives way, which is another policy and no mistake."""
+    run = first_gives_way(plays.recordings["pressure"])
+    run = replace(run, about=replace(run.about, scheduling_policy=policy))
+    proof = JUDGES["preemption"].prove({**plays.recordings, "pressure": run})
+    assert "had to give way" not in proof.reason, proof.reason
+    sound = replace(plays.recordings["pressure"], about=run.about)
+    proof = JUDGES["preemption"].prove({**plays.recordings, "pressure": sound})
+    assert proof.verdict is Verdict.PROVED, proof.reason
+    assert words in dict(proof.facts)["in turn"]
+
+
 def test_without_a_cache_salts_keep_nothing_apart(tiny: LoadedModel, plays: Plays) -> None:
     run = _cacheless(tiny, SALTS)
     assert verdict("isolation", {**plays.recordings, "salts": run}, "no cache to be kept apart") is (
@@ -264,7 +302,7 @@ def test_a_pool_with_a_past_has_no_known_order(plays: Plays) -> None:
         ("chunking", "chunked", "five"),
         ("batching", "in step", "one"),
         ("planning-ahead", "ahead", "three"),
-        ("isolation", "salts", "blue"),
+        ("isolation", "salts", "tan"),
     ],
 )
 def test_rounding_is_no_evidence_for_or_against_any(plays: Plays, claim: str, scenario: str, name: str) -> None:

@@ -71,6 +71,8 @@ def test_the_founding_experiment(plays: Plays) -> None:
     assert shared["live"]["hit_tokens"] == shared["revival"]["hit_tokens"] == 48
     assert (shared["live"]["owners_before"], shared["live"]["owners_after"]) == ([1] * 3, [2] * 3)
     assert (shared["revival"]["owners_before"], shared["revival"]["owners_after"]) == ([0] * 3, [1] * 3)
+    found = {row["request"]: (row["equal_tokens"], row["hit_tokens"]) for row in shared["lookalikes"]}
+    assert found == {"dave": (16, 16), "erin": (0, 0)}
     holes = evidence(result, "holes")
     assert holes["hole"] == list(range(23, 45))
     assert holes["free"] == [*range(23, 45), *range(67, 80)]
@@ -82,6 +84,7 @@ def test_the_founding_experiment(plays: Plays) -> None:
     assert refused["reserving_max_model_len"]["most_at_once"] == 1
     placed = evidence(result, "placement")
     assert [row["to"] for row in placed["moves"][:2]] == [79, 1]
+    assert sum(row["vacated"] for row in placed["moves"]) == 6
     assert placed["tables"]["ann"]["placed"] == [3, 4, 5]
 
 
@@ -128,6 +131,8 @@ def test_the_same_requests_scheduled_in_four_ways(plays: Plays) -> None:
     assert (batching["batched_plans"], batching["plans_alone"]) == (6, 18)
     assert batching["largest_batch"] == ["five", "three", "one"]
     assert (ahead["ahead"]["early"], ahead["in_step"]["early"]) == (5, 0)
+    assert [row["name"] for row in ahead["fenced"]] == ["writer", "walker", "climber", "next 3"]
+    assert [(row["blocks"], row["again"]) for row in ahead["fenced"][1:3]] == [([7], [7]), ([10], [10])]
     tokens = {plays.recordings[name].outputs["one"].tokens for name in ("one by one", "in step", "ahead", "chunked")}
     assert len(tokens) == 1
 
@@ -135,12 +140,12 @@ def test_the_same_requests_scheduled_in_four_ways(plays: Plays) -> None:
 def test_salts_in_pairs(plays: Plays) -> None:
     rows = {row["request"]: row for row in evidence(report(plays), "isolation")["questions"]}
     assert {name: row["hit_tokens"] for name, row in rows.items()} == {
-        **{"red": 0, "red too": 32, "blue": 0, "plain": 0},
-        **{"red again": 32, "blue too": 32, "plain too": 32},
+        **{"red": 0, "red too": 32, "tan": 0, "plain": 0},
+        **{"red again": 32, "tan too": 32, "plain too": 32, "split": 0},
     }
-    assert rows["red too"]["step"] == rows["blue"]["step"] == rows["plain"]["step"]
-    assert rows["blue"]["other_salts"] == rows["plain"]["other_salts"] == rows["red too"]["same_salt"]
-    assert set(rows["blue too"]["blocks"]) <= set(rows["blue too"]["same_salt"])
+    assert rows["red too"]["step"] == rows["tan"]["step"] == rows["plain"]["step"]
+    assert rows["tan"]["other_salts"] == rows["plain"]["other_salts"] == rows["red too"]["same_salt"]
+    assert set(rows["tan too"]["blocks"]) <= set(rows["tan too"]["same_salt"])
 
 
 @pytest.mark.parametrize("policy", ["free-first", "vllm-0.23", "vllm-0.24"])

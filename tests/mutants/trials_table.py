@@ -26,8 +26,8 @@ nothing and blames nobody. What is *not seen* the tests of the table above see.
 
 Two kinds are not seen for good reasons. A mutant of what only watches (`invariants.py`, `trail.py`, `fold.py`,
 `explain.py`) leaves a sound engine, of which a claim is rightly proved. And a trial has one order of re-use, no
-priorities, no watermark, no bounded or veiled journal, and nobody aborts while a step is under way; `pellucid soak`
-does most of that. The others are where claims could ask for more.
+priorities, no watermark, and no bounded or veiled journal; `pellucid soak` does most of that. The others are where
+claims could ask for more.
 
 {by_file(judged)}
 

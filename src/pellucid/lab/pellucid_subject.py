@@ -106,5 +106,6 @@ def _about(llm: LLM) -> About:
         max_num_seqs=options.max_num_seqs,
         spare_blocks=int(options.watermark * llm.pool.num_blocks),
         vocab_size=llm.loaded.config.vocab_size,
+        scheduling_policy=options.scheduling_policy,
         exact=llm.batch_invariant or dtype == "float32",
     )

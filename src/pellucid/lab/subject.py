@@ -18,7 +18,8 @@ class About(Struct, frozen=True, kw_only=True):
 
     ``exact`` says whether equal requests must give equal tokens however they are batched, cached or
     placed: true in float32, and of kernels that are batch-invariant; elsewhere the order of rounding may decide.
-    ``spare_blocks`` are what admission leaves free while anything runs.
+    ``spare_blocks`` are what admission leaves free while anything runs. ``scheduling_policy`` is what the
+    engine calls its own (see `pellucid.lab.turns`), None if it does not tell.
     """
 
     engine: str
@@ -32,6 +33,7 @@ class About(Struct, frozen=True, kw_only=True):
     spare_blocks: int
     vocab_size: int
     exact: bool
+    scheduling_policy: str | None = None
 
 
 class Output(Struct, frozen=True):

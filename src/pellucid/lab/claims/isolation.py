@@ -8,7 +8,7 @@ from pellucid.lab.claim import Claim, Recordings
 from pellucid.lab.claims.same_output import different_answers
 from pellucid.lab.proof import Exhibit, Finding, Table, Verdict, not_observable, refuted
 from pellucid.lab.recording import Recording
-from pellucid.lab.scenarios.salts import SALTED, SALTS
+from pellucid.lab.scenarios.salts import FIRST_ROUND, REST, SALTED, SALTS, SPLIT, WHOLE
 from pellucid.lang import say
 from pellucid.view import runs
 
@@ -16,7 +16,7 @@ from pellucid.view import runs
 class Question(NamedTuple):
     """``name`` asked for its prefix under ``salt`` and found ``tokens`` in ``blocks``, in frame ``frame``.
 
-    ``mine`` and ``theirs`` are the blocks that held the same prompt just before, under its salt and under others;
+    ``mine`` and ``theirs`` are the blocks that held the prompt just before, under its salt and under others;
     ``tempted`` says that the first block of the prompt was among the latter.
     """
 
@@ -31,7 +31,7 @@ class Question(NamedTuple):
 
 
 def judge(recordings: Recordings) -> Finding:
-    """Both halves: equal salts hit, others do not; and every answer is the same."""
+    """Both halves: equal salts hit, others do not; and to equal prompts every answer is the same."""
     run = recordings[SALTS.name]
     questions = _questions(run)
     for question in questions:
@@ -43,7 +43,7 @@ def judge(recordings: Recordings) -> Finding:
     kept_out = [question for question in questions if question.tempted and not question.tokens]
     if not any(question.salt for question in kept_out) or not any(question.salt is None for question in kept_out):
         return not_observable(say("Nobody asked while the same tokens could be found under another salt."))
-    if other := different_answers(run, run.requests):
+    if other := different_answers(run, (name for name in run.requests if name != SPLIT)):
         return other
     return _proved(run, questions, hits, kept_out)
 
@@ -98,6 +98,7 @@ def _leak(question: Question) -> str | None:
 
 def _proved(run: Recording, questions: list[Question], hits: list[Question], kept_out: list[Question]) -> Finding:
     output = len(run.outputs[questions[0].name].tokens)
+    same = [question for question in questions if question.name != SPLIT]
     evidence: dict[str, Any] = {
         "prompt": len(run.requests[questions[0].name].prompt),
         "questions": [
@@ -117,9 +118,10 @@ def _proved(run: Recording, questions: list[Question], hits: list[Question], kep
         "output_tokens": output,
     }
     facts = (
-        (say("one prompt"), say("{n} tokens, asked for {times} times", n=evidence["prompt"], times=len(questions))),
+        (say("one prompt"), say("{n} tokens, asked for {times} times", n=evidence["prompt"], times=len(same))),
         (say("same salt"), say("{n} found their prefix, in blocks of their own salt", n=len(hits))),
         (say("other salt"), say("{n} found nothing, though it was there under another", n=len(kept_out))),
+        *_split(kept_out),
         (say("the answers"), say("{n} output tokens, the same for all", n=output)),
     )
     return Finding(
@@ -129,12 +131,30 @@ def _proved(run: Recording, questions: list[Question], hits: list[Question], kep
             hits=len(hits),
             out=len(kept_out),
         ),
-        say("{steps:,} steps, {usable:,} usable blocks, two salts and none", steps=run.steps, usable=run.usable),
+        say("{steps:,} steps, {usable:,} usable blocks, three salts and none", steps=run.steps, usable=run.usable),
         facts,
         evidence,
         _exhibits(run, kept_out),
         (_table(run, questions),),
     )
+
+
+def _split(kept_out: list[Question]) -> list[tuple[str, str]]:
+    """A fact about the salt that reads like another, run together with the prompt behind it."""
+    return [
+        (
+            say("salt or prompt"),
+            say(
+                "salt {salt} before token {rest} reads like {other} before {whole}: found nothing",
+                salt=question.salt,
+                rest=REST,
+                other=FIRST_ROUND[0].salt,
+                whole=WHOLE,
+            ),
+        )
+        for question in kept_out
+        if question.name == SPLIT
+    ]
 
 
 def _table(run: Recording, questions: list[Question]) -> Table:

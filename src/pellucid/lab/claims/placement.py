@@ -17,7 +17,8 @@ from pellucid.view import runs
 class Move(NamedTuple):
     """``block`` of ``owners`` went to ``to`` between the frames ``before`` and ``after``.
 
-    ``filled`` are the tokens in it, None if it was full; ``state`` is what ``to`` was before.
+    ``filled`` are the tokens in it, None if it was full; ``state`` is what ``to`` was before; ``vacated`` says
+    that another live block had been there until the moves before.
     """
 
     block: int
@@ -25,6 +26,7 @@ class Move(NamedTuple):
     owners: tuple[str, ...]
     filled: int | None
     state: BlockState
+    vacated: bool
     before: Frame
     after: Frame
 
@@ -54,11 +56,14 @@ def _table(run: Recording, name: str) -> tuple[int, ...]:
 
 def _moves(run: Recording) -> list[Move] | Finding:
     """What was moved; refuted if something else than that happened to a table."""
-    found = []
+    found: list[Move] = []
+    left: dict[int, int] = {}  # where the blocks went that were moved last time
     for before, after in zip(run.frames, run.frames[1:], strict=False):
-        if after.moved and (wrong := _wrong(before, after)):
-            return refuted(wrong, exhibits=_pair(before, after))
-        found += [_move(run, block, to, before, after) for block, to in after.moved]
+        if after.moved:
+            if wrong := _wrong(before, after):
+                return refuted(wrong, exhibits=_pair(before, after))
+            found += [_move(run, move, left, before, after) for move in after.moved]
+            left = dict(after.moved)
     return found
 
 
@@ -81,12 +86,14 @@ def _wrong(before: Frame, after: Frame) -> str | None:
     return None
 
 
-def _move(run: Recording, block: int, to: int, before: Frame, after: Frame) -> Move:
+def _move(run: Recording, move: tuple[int, int], left: dict[int, int], before: Frame, after: Frame) -> Move:
+    block, to = move
     owners = [request for request in before.snapshot.requests if block in request.blocks]
     last = next((request for request in owners if request.blocks[-1] == block), None)
     filled = last.slots % run.block_size if last else 0
     names = tuple(request.name for request in owners)
-    return Move(block, to, names, filled or None, before.snapshot.pool.state(to), before, after)
+    vacated = any(to == place and block != now and before.snapshot.pool.owners[now] for place, now in left.items())
+    return Move(block, to, names, filled or None, before.snapshot.pool.state(to), vacated, before, after)
 
 
 def _missing(run: Recording, moves: list[Move]) -> str | None:
@@ -99,6 +106,8 @@ def _missing(run: Recording, moves: list[Move]) -> str | None:
         return say("No partly filled block was moved.")
     if not any(move.state is BlockState.CACHED for move in moves):
         return say("No block was moved to where a cached one was.")
+    if not any(move.vacated for move in moves):
+        return say("No block was moved to where another live one had just been.")
     return None
 
 
@@ -116,6 +125,7 @@ def _proved(plain: Recording, shuffled: Recording, moved: Recording, moves: list
                 "owners": list(move.owners),
                 "partly_filled": move.filled is not None,
                 "was": move.state,
+                "vacated": move.vacated,
             }
             for move in moves
         ],
@@ -150,6 +160,10 @@ def _facts(moves: list[Move], found: list[int]) -> tuple[tuple[str, str], ...]:
         (
             say("  over a cached one"),
             say("{n} x, and that was evicted", n=sum(move.state is BlockState.CACHED for move in moves)),
+        ),
+        (
+            say("  to a vacated place"),
+            say("{n} x, where another live block had just been", n=sum(move.vacated for move in moves)),
         ),
     ]
     if found:

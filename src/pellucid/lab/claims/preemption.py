@@ -13,6 +13,7 @@ from pellucid.lab.plans import not_in_full
 from pellucid.lab.proof import Exhibit, Finding, Table, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
 from pellucid.lab.scenarios.pressure import PRESSURE, ROOMY
+from pellucid.lab.turns import FIRST_COME, out_of_turn
 from pellucid.lang import say
 from pellucid.view import runs
 
@@ -80,6 +81,8 @@ def judge(recordings: Recordings) -> Finding:
         return not_observable(say("{n:,} blocks were enough: nobody was pre-empted.", n=run.usable))
     if losses(roomy):
         return not_observable(say("Somebody was pre-empted with room as well: there is nothing to compare with."))
+    if run.about.scheduling_policy == FIRST_COME and (wrong := out_of_turn(run.acts)):
+        return refuted(wrong)
     if other := different_output(run, roomy, run.requests, say("with room")):
         return other
     for name in run.requests:
@@ -133,6 +136,7 @@ def _proved(run: Recording, told: list[Loss]) -> Finding:
         (say("pre-emptions"), say("{n}, and {lost} blocks lost by them", n=len(told), lost=lost)),
         (say("found again"), say("{n} blocks, still in the cache when their request came back", n=kept)),
         (say("computed again"), say("{n:,} tokens", n=recomputed)),
+        (say("in turn"), _in_turn(run)),
         (say("the answers"), say("{n:,} output tokens, the same as with room", n=sum(outputs.values()))),
     )
     return Finding(
@@ -153,6 +157,15 @@ def _proved(run: Recording, told: list[Loss]) -> Finding:
         _exhibits(run, told[0]),
         (_table(told),),
     )
+
+
+def _in_turn(run: Recording) -> str:
+    policy = run.about.scheduling_policy
+    if policy == FIRST_COME:
+        return say("the last to be admitted gave way, and was back before all who waited")
+    if policy is None:
+        return say("this engine does not say who gives way")
+    return say("not looked at: this engine schedules by {policy}", policy=policy)
 
 
 def _table(told: list[Loss]) -> Table:
@@ -204,7 +217,10 @@ def _exhibits(run: Recording, loss: Loss) -> tuple[Exhibit, ...]:
 PREEMPTION = Claim(
     "preemption",
     say("Pre-emption changes nothing"),
-    say("A request that loses its blocks to another, waits and is computed again gives the same tokens."),
+    say(
+        "A request that loses its blocks to another, waits and is computed again gives the same tokens; "
+        "where the first to come is the first to be served, it is the last that gives way and the first to be back."
+    ),
     (PRESSURE, ROOMY),
     judge,
 )

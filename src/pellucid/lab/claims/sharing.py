@@ -11,7 +11,7 @@ from pellucid.lab.claim import Claim, Recordings
 from pellucid.lab.claims.same_output import different_output
 from pellucid.lab.proof import Exhibit, Finding, Verdict, not_observable, refuted
 from pellucid.lab.recording import Frame, Recording
-from pellucid.lab.scenarios.sharing import FIRST, LATER, SECOND, SHARING, UNSHARED
+from pellucid.lab.scenarios.sharing import DOUBLED, FIRST, LATER, SECOND, SHARING, TURNED, UNSHARED
 from pellucid.lang import say
 from pellucid.view import runs
 from pellucid.view.block_map import STATES
@@ -31,8 +31,20 @@ class Hit(NamedTuple):
     computed: int | None
 
 
+class Lookalike(NamedTuple):
+    """``name`` brought what is like the prefix: its first ``equal`` tokens had been there, in whole blocks.
+
+    It is told to have found ``tokens``, and computed ``computed``, None without a journal.
+    """
+
+    name: str
+    equal: int
+    tokens: int
+    computed: int | None
+
+
 def judge(recordings: Recordings) -> Finding:
-    """Two live owners, a revival, nothing recomputed, and the answers that come without the cache."""
+    """Two live owners, a revival, no lookalike, nothing recomputed, and the answers that come without the cache."""
     run, plain = recordings[SHARING.name], recordings[UNSHARED.name]
     source = _first_table(run)
     if not source:
@@ -46,10 +58,15 @@ def judge(recordings: Recordings) -> Finding:
     live, revival = hits
     if other := _two_owners(live) or _revived(revival):
         return other
-    names = (FIRST, SECOND, LATER)
-    if other := different_output(run, plain, names, say("without the cache")):
+    lookalikes = []
+    for name in (DOUBLED, TURNED):
+        lookalike = _lookalike(run, name)
+        if isinstance(lookalike, Finding):
+            return lookalike
+        lookalikes.append(lookalike)
+    if other := different_output(run, plain, run.requests, say("without the cache")):
         return other
-    return _proved(run, source, live, revival)
+    return _proved(run, source, live, revival, lookalikes)
 
 
 def _never_served(name: str) -> str:
@@ -103,6 +120,35 @@ def _hit(run: Recording, name: str, source: tuple[int, ...]) -> Hit | Finding:
     if wrong := _recomputed(run, name, tokens, computed):
         return refuted(wrong)
     return Hit(name, blocks, tokens, before, after, computed)
+
+
+def _lookalike(run: Recording, name: str) -> Lookalike | Finding:
+    """What ``name`` found: no more than whole blocks that are equal from the first token on."""
+    index = run.admitted(name)
+    if index is None:
+        return not_observable(_never_served(name))
+    frame = run.frames[index]
+    view = frame.live(name)
+    assert view is not None
+    told = view.cached_tokens or 0
+    prompt = run.requests[name].prompt
+    equal = max(len(_leading(other.prompt, prompt)) for who, other in run.requests.items() if who != name)
+    equal -= equal % run.block_size
+    if told > equal:
+        return refuted(
+            say(
+                "{name} is told to have found {told} tokens, and only {equal} of its prompt had been there "
+                "behind the same tokens, in the same order.",
+                name=name,
+                told=told,
+                equal=equal,
+            ),
+            exhibits=(Exhibit(say("Step {step}", step=frame.step), frame.snapshot),),
+        )
+    computed = _computed(run, name)
+    if wrong := _recomputed(run, name, told, computed):
+        return refuted(wrong)
+    return Lookalike(name, equal, told, computed)
 
 
 def _leading(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
@@ -183,13 +229,22 @@ def _revived(hit: Hit) -> Finding | None:
     return None
 
 
-def _proved(run: Recording, source: tuple[int, ...], live: Hit, revival: Hit) -> Finding:
+def _proved(run: Recording, source: tuple[int, ...], live: Hit, revival: Hit, lookalikes: list[Lookalike]) -> Finding:
     saved = live.tokens + revival.tokens
-    outputs = {name: len(run.outputs[name].tokens) for name in (FIRST, SECOND, LATER)}
+    outputs = {name: len(run.outputs[name].tokens) for name in run.requests}
     evidence: dict[str, Any] = {
         "first_table": list(source),
         "live": _evidence(run, live),
         "revival": _evidence(run, revival),
+        "lookalikes": [
+            {
+                "request": lookalike.name,
+                "equal_tokens": lookalike.equal,
+                "hit_tokens": lookalike.tokens,
+                "computed_tokens": lookalike.computed,
+            }
+            for lookalike in lookalikes
+        ],
         "tokens_saved": saved,
         "output_tokens": outputs,
     }
@@ -198,6 +253,7 @@ def _proved(run: Recording, source: tuple[int, ...], live: Hit, revival: Hit) ->
         (FIRST, say("table {blocks}", blocks=runs(source))),
         *_facts(run, live, say("owners 1 -> 2 while both live")),
         *_facts(run, revival, say("owners 0 -> 1, back to life")),
+        *_alike(run, *lookalikes),
         (
             say("the answers"),
             say("{counts} output tokens, the same without the cache", counts=" + ".join(map(str, outputs.values()))),
@@ -270,6 +326,20 @@ def _facts(run: Recording, hit: Hit, owners: str) -> list[tuple[str, str]]:
     return facts
 
 
+def _alike(run: Recording, doubled: Lookalike, turned: Lookalike) -> list[tuple[str, str]]:
+    prompts = [len(run.requests[each.name].prompt) for each in (doubled, turned)]
+    return [
+        (
+            doubled.name,
+            say("first block twice: found {found} of {prompt} tokens", found=doubled.tokens, prompt=prompts[0]),
+        ),
+        (
+            turned.name,
+            say("first block backwards: found {found} of {prompt} tokens", found=turned.tokens, prompt=prompts[1]),
+        ),
+    ]
+
+
 def _evidence(run: Recording, hit: Hit) -> dict[str, Any]:
     pools = hit.before.snapshot.pool, hit.after.snapshot.pool
     return {
@@ -288,7 +358,10 @@ def _evidence(run: Recording, hit: Hit) -> dict[str, Any]:
 PREFIX_SHARED = Claim(
     "sharing",
     say("Equal prefixes share blocks"),
-    say("Requests with equal prefixes use the same physical blocks, compute them once, and answer as if they had not."),
+    say(
+        "Requests with equal prefixes, and no others, use the same physical blocks, compute them once, "
+        "and answer as if they had not."
+    ),
     (SHARING, UNSHARED),
     judge,
 )

@@ -6,6 +6,7 @@ and 337 tokens, a common prefix of 61, three requests of 346 side by side and a 
 """
 
 from pellucid.lab.scenarios.holes import ALONE, HOLES
+from pellucid.lab.scenarios.leaving import LEAVING, LEAVING_IN_STEP
 from pellucid.lab.scenarios.mixed import MIXED
 from pellucid.lab.scenarios.placement import MOVED, PLACED, SHUFFLED
 from pellucid.lab.scenarios.pressure import PRESSURE, ROOMY
@@ -21,6 +22,8 @@ SCENARIOS = (
     ROOMY,
     IN_STEP,
     AHEAD,
+    LEAVING,
+    LEAVING_IN_STEP,
     CHUNKED,
     PLACED,
     SHUFFLED,
@@ -34,6 +37,8 @@ __all__ = [
     "CHUNKED",
     "HOLES",
     "IN_STEP",
+    "LEAVING",
+    "LEAVING_IN_STEP",
     "MIXED",
     "MOVED",
     "ONE_BY_ONE",

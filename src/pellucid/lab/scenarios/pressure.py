@@ -15,7 +15,10 @@ SMALL_POOL: dict[str, Any] = {"num_gpu_blocks_override": SMALL + 1}
 
 
 class PressureLayout(NamedTuple):
-    """``requests`` prompts of ``prompt`` tokens fill the small pool; each wants one block more to get ``output``."""
+    """``requests`` prompts of ``prompt`` tokens fill the small pool; each wants one block more to get ``output``.
+
+    One more waits.
+    """
 
     requests: int
     prompt: int
@@ -49,9 +52,9 @@ class PressureLayout(NamedTuple):
 
 
 def play_pressure(recorder: Recorder) -> None:
-    """All at once: the pool is full when every prompt is in, and nobody can go on without somebody's blocks."""
+    """All at once: the pool is full when all but one are in, and nobody can go on without somebody's blocks."""
     layout = PressureLayout.of(recorder)
-    names = [layout.add(recorder, number) for number in range(layout.requests)]
+    names = [layout.add(recorder, number) for number in range(layout.requests + 1)]
     recorder.until_ended(*names)
     recorder.drain()
 
@@ -59,7 +62,7 @@ def play_pressure(recorder: Recorder) -> None:
 def play_with_room(recorder: Recorder) -> None:
     """The same requests, each alone in the pool."""
     layout = PressureLayout.of(recorder)
-    for number in range(layout.requests):
+    for number in range(layout.requests + 1):
         recorder.until_ended(layout.add(recorder, number))
     recorder.drain()
 

@@ -9,6 +9,13 @@ from pellucid.lab.scenario import CACHING, NotArisen, Scenario
 from pellucid.lang import say
 
 OUTPUT = 4
+SPLIT = "split"
+WHOLE, REST = 164, 64
+"""First tokens of the prompt and of that of `SPLIT`, whose salt ends with the digit between them.
+
+Written one after the other, salt and tokens of the two read the same: only who keeps salt and prompt apart
+can tell them apart.
+"""
 
 
 class Salted(NamedTuple):
@@ -20,21 +27,27 @@ class Salted(NamedTuple):
 
 
 FIRST_ROUND = (Salted("red", "red", False),)
-SECOND_ROUND = (Salted("red too", "red", True), Salted("blue", "blue", False), Salted("plain", None, False))
-THIRD_ROUND = (Salted("red again", "red", True), Salted("blue too", "blue", True), Salted("plain too", None, True))
+SECOND_ROUND = (Salted("red too", "red", True), Salted("tan", "tan", False), Salted("plain", None, False))
+THIRD_ROUND = (
+    Salted("red again", "red", True),
+    Salted("tan too", "tan", True),
+    Salted("plain too", None, True),
+    Salted(SPLIT, "red1", False),
+)
 SALTED = FIRST_ROUND + SECOND_ROUND + THIRD_ROUND
 
 
 def play_salts(recorder: Recorder) -> None:
     """A prompt under one salt; while it lives, under the same, another, and none; when all have ended, under each."""
-    prompt = tokens(recorder.about.vocab_size, "salts", _blocks(recorder) * recorder.snapshot.pool.block_size)
+    length = _blocks(recorder) * recorder.snapshot.pool.block_size
+    prompt = (WHOLE, *tokens(recorder.about.vocab_size, "salts", length - 1))
     for name, salt, _ in FIRST_ROUND:
         recorder.add(name, prompt, OUTPUT, salt)
     recorder.until(lambda: recorder.placed("red"), PATIENCE)
     added = [salted.name for salted in FIRST_ROUND]
     for salted in (SECOND_ROUND, THIRD_ROUND):
         for name, salt, _ in salted:
-            recorder.add(name, prompt, OUTPUT, salt)
+            recorder.add(name, (REST, *prompt[1:]) if name == SPLIT else prompt, OUTPUT, salt)
             added.append(name)
         recorder.until_ended(*added)
         recorder.until(lambda: not recorder.snapshot.pool.fenced, limit=2)

@@ -7,10 +7,12 @@ from pellucid.lab.scenario import CACHING, PLAIN, NotArisen, Scenario
 from pellucid.lang import say
 
 FIRST, SECOND, LATER = "alice", "bob", "carol"
+DOUBLED, TURNED = "dave", "erin"
+"""They bring what is like the prefix and is not: its first block behind itself, and that block backwards."""
 
 
 def play_sharing(recorder: Recorder) -> None:
-    """Two requests with one prefix live at once; when both have ended, a third brings it again."""
+    """Two requests with one prefix live at once; when both have ended, a third brings it again, then two its like."""
     size, about = recorder.snapshot.pool.block_size, recorder.about
     prefix = tokens(about.vocab_size, "prefix", _common(recorder) * size + size * 13 // 16)
 
@@ -24,6 +26,10 @@ def play_sharing(recorder: Recorder) -> None:
     recorder.until(lambda: not recorder.snapshot.pool.fenced, limit=2)
     add(LATER, size // 4 + 1, 4)
     recorder.until(lambda: recorder.ended(LATER), limit=200)
+    block = prefix[:size]
+    recorder.add(DOUBLED, block + block + block[:1], 2)
+    recorder.add(TURNED, block[::-1] + block[:1], 2)
+    recorder.until(lambda: recorder.ended(DOUBLED) and recorder.ended(TURNED), limit=200)
     recorder.drain()
 
 
