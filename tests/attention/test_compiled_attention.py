@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from model_free import examples
 from pellucid.attention import CompiledAttention, KVStorage, StepLayout
+from pellucid.errors import InvariantViolation
 from pellucid.native import native
 
 pytestmark = pytest.mark.skipif(not native().multiplies_bfloat16, reason="the kernels are not here, or not all of them")
@@ -138,3 +139,24 @@ def set_threads(threads: int) -> None:
     kernels = native().kernels
     assert kernels is not None
     kernels.set_threads(threads)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("where", ["q", "k"])
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+def test_what_is_no_number_is_not_made_one(wrong: float, where: str, dtype: torch.dtype) -> None:
+    """A broken model must not look like a sound one: its tokens' attention is NaN, as in the reference."""
+    broken = text(5, 70, (2, 1, 16), dtype)
+    getattr(broken, where)[66] = wrong
+    out = play([broken], [[70]], 4, shuffle=1)[0]
+    assert out[66].isnan().all()
+    assert out[:66].isfinite().all()
+
+
+def test_a_pool_of_another_type_is_refused() -> None:
+    one = text(1, 1, (2, 1, 16), torch.bfloat16)
+    kv = KVStorage(1, 2, 4, 1, 16, torch.float32)
+    first = torch.ones(1, dtype=torch.int32)
+    layout = StepLayout(torch.tensor([0, 1], dtype=torch.int32), first, first[None], torch.tensor([4]), 1, 1)
+    with pytest.raises(InvariantViolation, match=r"bfloat16.*float32"):
+        CompiledAttention().forward(0, *one, kv, layout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 
 import gguf
 import numpy as np
@@ -155,6 +156,18 @@ def test_truncated_in_the_tensors(qwen2_file):
         f"is truncated: the tensor {last.name!r} lies in bytes {last.start:,} to {kept + 1:,} "
         f"but the file has {kept:,} bytes."
     )
+
+
+@pytest.mark.parametrize("left", range(9))
+def test_a_list_of_strings_that_ends_in_mid_air(tmp_path, left):
+    """Its count may be damaged: what is not there is not read as so many empty strings."""
+    key, text = b"tokenizer.ggml.tokens", b"x"
+    header = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", len(key)) + key
+    array = struct.pack("<IIQ", 9, 8, 3_000_000) + struct.pack("<Q", len(text)) + text
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(header + array + struct.pack("<Q", 5)[:left])
+    with pytest.raises(ModelError, match=r"truncated or damaged"):
+        GGUFFile(path)
 
 
 def test_truncated_anywhere_in_the_header(qwen2_file):
