@@ -74,7 +74,7 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
         compiled_sampling=loaded.model.ops.name == "compiled",
     )
     say(_summary(options, source.name, pool))
-    say(f"{str(dtype).removeprefix('torch.')}, {loaded.model.ops.why}; {attention.name} attention")
+    say(_arithmetic(loaded, attention.name))
     return Assembly(
         core=EngineCore(scheduler, runner),
         kv=KVReader(scheduler.kv, lambda: PoolMemory(runner.pool_address, runner.pool_bytes)),
@@ -125,6 +125,12 @@ def _scheduler(options: EngineOptions, pool: PoolSize, eos: tuple[int, ...], voc
         verify_hits=options.verify_prefix_hits,
     )
     return Scheduler(kv, config)
+
+
+def _arithmetic(loaded: LoadedModel, attention: str) -> str:
+    model = loaded.model
+    kept = "4- and 8-bit weights as they are in the file, computed in " if model.quantised else ""
+    return f"{kept}{str(model.dtype).removeprefix('torch.')}, {model.ops.why}; {attention} attention"
 
 
 def _summary(options: EngineOptions, name: str, pool: PoolSize) -> str:
