@@ -23,19 +23,6 @@ constexpr int KEY_VECTORS = KEYS / LANES;
 constexpr int QUERIES = 16;  // of a request that go through the keys together
 constexpr int TOGETHER = 4;  // rows whose sums are in registers at once
 
-// What is multiplied at once: one float, or two neighbouring bfloat16, whose products are exact.
-template <class T>
-constexpr int PER_WORD = 4 / (int)sizeof(T);
-
-inline Vector times(float, Vector sum, Vector a, Vector b) { return _mm512_fmadd_ps(a, b, sum); }
-inline Vector times(bf16, Vector sum, Vector a, Vector b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
-
-inline Vector everywhere(const void *word) {
-    int bits;
-    memcpy(&bits, word, sizeof bits);
-    return _mm512_castsi512_ps(_mm512_set1_epi32(bits));
-}
-
 // Turn 16 rows of 16 words into 16 columns, in place.
 inline void transpose(__m512i (&v)[16]) {
     __m512i t[16];
@@ -274,7 +261,7 @@ class Tile {
             for (int v = 0; v < VECTORS; ++v) key[v] = _mm512_load_ps(keys_ + word * KEYS + at + v * LANES);
 #pragma GCC unroll 4
             for (int i = 0; i < ROWS; ++i) {
-                const Vector one = everywhere(q[i] + word * PER_WORD<T>);
+                const Vector one = word_everywhere(q[i] + word * PER_WORD<T>);
 #pragma GCC unroll 4
                 for (int v = 0; v < VECTORS; ++v) sum[i][v] = times(T{}, sum[i][v], one, key[v]);
             }
@@ -332,7 +319,7 @@ class Tile {
             }
 #pragma GCC unroll 4
             for (int i = 0; i < ROWS; ++i) {
-                const Vector weight = everywhere(rows[i].weights + word);
+                const Vector weight = word_everywhere(rows[i].weights + word);
 #pragma GCC unroll 4
                 for (int p = 0; p < PARTS; ++p) part[i][p] = times(T{}, part[i][p], weight, v[p]);
             }
@@ -364,9 +351,9 @@ class Tile {
 };
 
 template <class T>
-void write_slots(const Attention<T> &step, long begin, long end) {
+void write_slots(const Attention<T> &step) {
     const long token = (long)step.kv_heads * step.dim;
-    for (long t = begin; t < end; ++t) {
+    for (long t = 0; t < step.tokens; ++t) {
         memcpy(step.k_pool + step.slots[t] * token, step.k + t * step.k_stride, token * sizeof(T));
         memcpy(step.v_pool + step.slots[t] * token, step.v + t * step.v_stride, token * sizeof(T));
     }
@@ -396,7 +383,7 @@ std::vector<Place> tiles(const Attention<T> &step) {
 
 template <class T>
 void attend(const Attention<T> &step) {
-    write_slots(step, 0, step.tokens);
+    write_slots(step);
     const std::vector<Place> all = tiles(step);
     // A few requests are shared out by their heads.
     const int split = (int)all.size() < 4 * team_size() ? step.kv_heads : 1, heads = step.kv_heads / split;

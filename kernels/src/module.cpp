@@ -184,6 +184,16 @@ PyObject *drawing(PyObject *, PyObject *const *given, Py_ssize_t count) {
     return without_lock([&] { draw(draws); });
 }
 
+// Where the tokens of the step stand, and the sizes of its heads.
+template <class T>
+void take_layout(Arguments &the, Attention<T> &step) {
+    step.slots = the.pointer<int64_t>();
+    step.query_start = the.pointer<int32_t>(), step.contexts = the.pointer<int32_t>();
+    step.tables = the.pointer<int32_t>(), step.table_stride = the.number();
+    step.tokens = (int)the.number(), step.requests = (int)the.number(), step.block_size = (int)the.number();
+    step.heads = (int)the.number(), step.kv_heads = (int)the.number(), step.dim = (int)the.number();
+}
+
 template <class T>
 PyObject *attention_of(Arguments &the) {
     Attention<T> step;
@@ -192,11 +202,7 @@ PyObject *attention_of(Arguments &the) {
     step.v = the.pointer<T>(), step.v_stride = the.number();
     step.k_pool = the.pointer<T>(), step.v_pool = the.pointer<T>();
     step.out = the.pointer<T>(), step.out_stride = the.number();
-    step.slots = the.pointer<int64_t>();
-    step.query_start = the.pointer<int32_t>(), step.contexts = the.pointer<int32_t>();
-    step.tables = the.pointer<int32_t>(), step.table_stride = the.number();
-    step.tokens = (int)the.number(), step.requests = (int)the.number(), step.block_size = (int)the.number();
-    step.heads = (int)the.number(), step.kv_heads = (int)the.number(), step.dim = (int)the.number();
+    take_layout(the, step);
     return without_lock([&] { attend(step); });
 }
 
@@ -235,12 +241,7 @@ PyObject *decoding_of(Arguments &the, float epsilon) {
     decoder.x = the.pointer<T>(), decoder.width = (int)the.number(), decoder.epsilon = epsilon;
     decoder.cosines = the.pointer<float>(), decoder.sines = the.pointer<float>();
     decoder.pool = the.pointer<T>(), decoder.half_layer = the.number();
-    Attention<T> &step = decoder.step;
-    step.slots = the.pointer<int64_t>();
-    step.query_start = the.pointer<int32_t>(), step.contexts = the.pointer<int32_t>();
-    step.tables = the.pointer<int32_t>(), step.table_stride = the.number();
-    step.tokens = (int)the.number(), step.requests = (int)the.number(), step.block_size = (int)the.number();
-    step.heads = (int)the.number(), step.kv_heads = (int)the.number(), step.dim = (int)the.number();
+    take_layout(the, decoder.step);
     return without_lock([&] { decode(decoder); });
 }
 

@@ -22,16 +22,6 @@ constexpr int SCALES = PANEL * (int)sizeof(uint16_t);               // bytes of 
 // Sums of one tile: [row][panel][32].
 using Tile = float[MOST_ROWS][MOST_PANELS * PANEL];
 
-inline Vector pair(const bf16 *x) {  // two neighbours of a row, in every lane
-    int both;
-    memcpy(&both, x, sizeof both);
-    return _mm512_castsi512_ps(_mm512_set1_epi32(both));
-}
-
-inline Vector dot(Vector sum, Vector x, Vector w) {  // sum += x₀·w₀ + x₁·w₁ in each lane, products exact
-    return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)w);
-}
-
 // -- how a panel of each kind is summed ---------------------------------------------------------------------------
 
 template <int ROWS, int PANELS>
@@ -57,50 +47,26 @@ struct Sums {
     }
 };
 
-template <int ROWS, int PANELS>
-void sum_f32(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
+// Numbers of type T: a panel is [word of the depth][32].
+template <class T, int ROWS, int PANELS>
+void sum_words(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
     Sums<ROWS, PANELS> sums;
     sums.clear();
-    const float *x = static_cast<const float *>(job.x) + row * job.x_stride;
-    for (int k = 0; k < job.depth; ++k) {
+    const T *x = static_cast<const T *>(job.x) + row * job.x_stride;
+    for (int k = 0; k < job.depth; k += PER_WORD<T>) {
         Vector weights[PANELS][HALVES];
 #pragma GCC unroll 4
         for (int p = 0; p < PANELS; ++p)
 #pragma GCC unroll 2
             for (int h = 0; h < HALVES; ++h)
-                weights[p][h] = _mm512_loadu_ps(w + p * panel + k * PANEL * sizeof(float) + h * sizeof(Vector));
+                weights[p][h] = _mm512_loadu_ps(w + p * panel + k * PANEL * sizeof(T) + h * sizeof(Vector));
 #pragma GCC unroll 12
         for (int r = 0; r < ROWS; ++r) {
-            const Vector one = _mm512_set1_ps(x[r * job.x_stride + k]);
+            const Vector one = word_everywhere(x + r * job.x_stride + k);
 #pragma GCC unroll 4
             for (int p = 0; p < PANELS; ++p)
 #pragma GCC unroll 2
-                for (int h = 0; h < HALVES; ++h)
-                    sums.sum[r][p][h] = _mm512_fmadd_ps(one, weights[p][h], sums.sum[r][p][h]);
-        }
-    }
-    sums.put(tile, at);
-}
-
-template <int ROWS, int PANELS>
-void sum_bf16(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
-    Sums<ROWS, PANELS> sums;
-    sums.clear();
-    const bf16 *x = static_cast<const bf16 *>(job.x) + row * job.x_stride;
-    for (int k = 0; k < job.depth; k += 2) {
-        Vector weights[PANELS][HALVES];
-#pragma GCC unroll 4
-        for (int p = 0; p < PANELS; ++p)
-#pragma GCC unroll 2
-            for (int h = 0; h < HALVES; ++h)
-                weights[p][h] = _mm512_loadu_ps(w + p * panel + k * PANEL * sizeof(bf16) + h * sizeof(Vector));
-#pragma GCC unroll 12
-        for (int r = 0; r < ROWS; ++r) {
-            const Vector two = pair(x + r * job.x_stride + k);
-#pragma GCC unroll 4
-            for (int p = 0; p < PANELS; ++p)
-#pragma GCC unroll 2
-                for (int h = 0; h < HALVES; ++h) sums.sum[r][p][h] = dot(sums.sum[r][p][h], two, weights[p][h]);
+                for (int h = 0; h < HALVES; ++h) sums.sum[r][p][h] = times(T{}, sums.sum[r][p][h], one, weights[p][h]);
         }
     }
     sums.put(tile, at);
@@ -149,11 +115,12 @@ inline __attribute__((always_inline)) void sum_plane(Sums<ROWS, PANELS> &sums, c
                     weights[p][h] = looked_up(_mm512_srli_epi16(numbers[p][h], 4 * step), table);
 #pragma GCC unroll 6
             for (int r = 0; r < ROWS; ++r) {
-                const Vector two = pair(x + r * stride + word * 8 + step * 2);
+                const Vector two = word_everywhere(x + r * stride + word * 8 + step * 2);
 #pragma GCC unroll 4
                 for (int p = 0; p < PANELS; ++p)
 #pragma GCC unroll 2
-                    for (int h = 0; h < HALVES; ++h) sums.sum[r][p][h] = dot(sums.sum[r][p][h], two, weights[p][h]);
+                    for (int h = 0; h < HALVES; ++h)
+                        sums.sum[r][p][h] = times(bf16{}, sums.sum[r][p][h], two, weights[p][h]);
             }
         }
     }
@@ -232,8 +199,8 @@ struct Shape {
 template <int ROWS>
 Shape shape_of(Weight kind) {
     constexpr int plain = panels_for(ROWS, 1), quantised = panels_for(ROWS, 2);
-    if (kind == Weight::f32) return {plain, sum_f32<ROWS, plain>, sum_f32<ROWS, 1>};
-    if (kind == Weight::bf16) return {plain, sum_bf16<ROWS, plain>, sum_bf16<ROWS, 1>};
+    if (kind == Weight::f32) return {plain, sum_words<float, ROWS, plain>, sum_words<float, ROWS, 1>};
+    if (kind == Weight::bf16) return {plain, sum_words<bf16, ROWS, plain>, sum_words<bf16, ROWS, 1>};
     if constexpr (ROWS <= MOST_ROWS / 2) {
         if (kind == Weight::four) return {quantised, sum_four<ROWS, quantised>, sum_four<ROWS, 1>};
         return {quantised, sum_eight<ROWS, quantised>, sum_eight<ROWS, 1>};

@@ -4,6 +4,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 // The kernels are compiled for a processor that the compiler's own machine need not have; the module looks
 // before it calls them. To be put before, and after, every function that uses vectors.
@@ -44,6 +45,20 @@ inline void store(bf16 *to, Vector v, int count = LANES) {  // to nearest, ties 
     __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
     rounded = _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), _mm512_set1_epi32(0x7FC00000));
     _mm256_mask_storeu_epi16(to, first(count), _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+}
+
+// What is multiplied at once is a word: one float, or two neighbouring bfloat16, whose products are exact.
+template <class T>
+constexpr int PER_WORD = 4 / (int)sizeof(T);
+
+// sum + a · b in each lane; the first argument says of what type the words are.
+inline Vector times(float, Vector sum, Vector a, Vector b) { return _mm512_fmadd_ps(a, b, sum); }
+inline Vector times(bf16, Vector sum, Vector a, Vector b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
+
+inline Vector word_everywhere(const void *word) {
+    int bits;
+    memcpy(&bits, word, sizeof bits);
+    return _mm512_castsi512_ps(_mm512_set1_epi32(bits));
 }
 
 // e to the power v: 2^n · p(r), where p is Taylor's polynomial of degree 7 on |r| <= ln(2) / 2 (error below 2e-7).

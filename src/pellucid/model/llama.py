@@ -102,7 +102,7 @@ class Model:
         cos, sin = angles.cos(), angles.sin()
         norm, eps = self.ops.rms_norm, self.config.rms_eps
         x = self._vocabulary.rows(token_ids)
-        if self._decoder is not None and attention.name == self.ops.name:
+        if self._decoder is not None and attention.name == self._decoder.attention:
             self._decoder(x, cos, sin, kv, layout)
             return norm(x, self._norm, eps)
         for index, layer in enumerate(self._layers):

@@ -71,7 +71,9 @@ class Heads(NamedTuple):
 
 
 class Decoder(Protocol):
-    """All layers at once, attention included."""
+    """All layers at once, attention included: that of the backend whose name is ``attention``."""
+
+    attention: str
 
     def __call__(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, kv: KVStorage, layout: StepLayout

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pellucid.ops.base import Decoder, Gated, Heads, Layer, Linear, Ops, Vocabulary
-from pellucid.ops.matrix import GROUP, Matrix, Quantised, numbers, stacked
+from pellucid.ops.matrix import GROUP, Matrix, Quantised, alike, numbers, stacked
 from pellucid.ops.plain import PlainGated, PlainLinear, PlainVocabulary
 from pellucid.pages import Arena
 
@@ -121,6 +121,8 @@ class CompiledGated:
 class CompiledDecoder:
     """Every layer in one call of the kernels: the same products, norms and attention as one by one, bit for bit."""
 
+    attention = "compiled"
+
     def __init__(self, kernels: ModuleType, layers: Sequence[Layer], heads: Heads, eps: float, *, half: bool) -> None:
         self._kernels, self._layers, self._heads, self._eps, self._half = kernels, layers, heads, eps, half
         size = kernels.layer_bytes()
@@ -177,9 +179,8 @@ class CompiledOps(Ops):
         return CompiledLinear(Packed(self._kernels, self._arena, [matrix]), bias)
 
     def gated(self, gate: Matrix, up: Matrix) -> Gated:
-        parts = [self._own(gate), self._own(up)]
-        if not _alike(*parts):
-            parts = [numbers(part).to(self.dtype) for part in parts]
+        parts = [gate, up] if alike([gate, up]) else [numbers(gate), numbers(up)]
+        parts = [self._own(part) for part in parts]
         if not all(map(Packed.takes, parts)):
             return PlainGated(PlainLinear(stacked(parts), None, self.dtype))
         return CompiledGated(Packed(self._kernels, self._arena, parts))
@@ -211,9 +212,3 @@ class CompiledOps(Ops):
     def _own(self, matrix: Matrix) -> Matrix:
         """As it will be packed: the kernels multiply quantised weights with bfloat16 numbers only."""
         return matrix if self._half and isinstance(matrix, Quantised) else numbers(matrix).to(self.dtype)
-
-
-def _alike(one: Matrix, other: Matrix) -> bool:
-    if isinstance(one, Quantised) and isinstance(other, Quantised):
-        return one.kind == other.kind
-    return isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)

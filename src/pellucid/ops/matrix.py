@@ -65,15 +65,19 @@ Matrix = torch.Tensor | Quantised
 """[out, in]."""
 
 
+def alike(parts: Sequence[Matrix]) -> bool:
+    """Whether all of ``parts`` are numbers, or all are quantised in the same way."""
+    return len({part.kind if isinstance(part, Quantised) else None for part in parts}) == 1
+
+
 def stacked(parts: Sequence[Matrix]) -> Matrix:
-    """The rows of ``parts`` in one matrix; quantised if all of them are, in the same way, else numbers."""
+    """The rows of ``parts`` in one matrix: numbers, unless all of them are quantised in the same way."""
+    if len(parts) == 1:
+        return parts[0]
     first = parts[0]
-    if isinstance(first, Quantised) and all(isinstance(part, Quantised) and part.kind == first.kind for part in parts):
+    if isinstance(first, Quantised) and alike(parts):
         return Quantised(first.kind, torch.cat([part.rows for part in parts]))  # type: ignore[union-attr]
-    if all(isinstance(part, Quantised) for part in parts):
-        return torch.cat([numbers(part) for part in parts])
-    like = next(part for part in parts if isinstance(part, torch.Tensor))
-    return torch.cat([numbers(part).to(like.dtype) for part in parts]) if len(parts) > 1 else like
+    return torch.cat([numbers(part) for part in parts])
 
 
 def numbers(matrix: Matrix) -> torch.Tensor:
