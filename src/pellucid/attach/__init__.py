@@ -1,0 +1,1 @@
+"""Observing a vLLM: in process, and from inside the engine core of a running server."""

@@ -1,0 +1,1 @@
+"""One engine's journal, told live to whoever connects: a picture first, then what changes."""

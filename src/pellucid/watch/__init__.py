@@ -1,0 +1,1 @@
+"""Looking at an engine while it runs: live on a terminal, once, recorded, played back, explained."""
