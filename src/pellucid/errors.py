@@ -44,6 +44,10 @@ class FinishedRequest(UnknownRequest):
         self.table = table
 
 
+class SeveralGroups(PellucidError, ValueError):
+    """A request was asked for its block table, and it has one for each of several KV groups."""
+
+
 class ModelError(PellucidError):
     """A model cannot be had, read or run: missing, corrupt, truncated or unsupported."""
 

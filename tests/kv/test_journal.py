@@ -49,7 +49,8 @@ def busy(policy: str = "free-first", capacity: int | None = None, *, asynchronou
 
 def test_the_busy_run_is_worth_its_name() -> None:
     kinds = {type(act).__name__ for asynchronous in (False, True) for act in busy(asynchronous=asynchronous).kv.journal}
-    assert kinds == {kind.__name__ for kind in acts.AnyAct.__args__}
+    observed_only = {"Drop", "Forget"}  # our engine has no sliding window, and no reset of its cache
+    assert kinds == {kind.__name__ for kind in acts.AnyAct.__args__} - observed_only
 
 
 # -- folding -------------------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ def test_a_file_that_is_no_journal(tmp_path: Path, head: bytes) -> None:
         Journal.load(path)
 
 
-@pytest.mark.parametrize(("old", "new"), [(b'"version":1', b'"version":2'), (b"pellucid.journal", b"other.journal")])
+@pytest.mark.parametrize(("old", "new"), [(b'"version":2', b'"version":3'), (b"pellucid.journal", b"other.journal")])
 def test_another_version_or_format_is_refused(tmp_path: Path, old: bytes, new: bytes) -> None:
     path = tmp_path / "j"
     busy().kv.journal.save(path)

@@ -770,8 +770,8 @@ INVARIANTS = [
     ),
     Mutant(
         "kv/invariants.py",
-        "if len(request.blocks) != expected:",
-        "if len(request.blocks) < expected:",
+        "if len(table) != expected:",
+        "if len(table) < expected:",
         "a table too long goes unnoticed (I3)",
     ),
     Mutant(
@@ -824,8 +824,8 @@ SNAPSHOT = [
     Mutant("kv/snapshot.py", "return self.cached + self.free", "return self.free", "cached blocks are not reclaimable"),
     Mutant(
         "kv/snapshot.py",
-        "return sum(len(request.blocks) * size - request.slots for request in self.requests)",
-        "return sum(len(request.blocks) * size - request.tokens for request in self.requests)",
+        "len(table) * group.block_size - request.slots",
+        "len(table) * group.block_size - request.tokens",
         "waste counts tokens that have no slot yet",
     ),
     Mutant(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from pellucid.kv.snapshot import PoolView, RequestView, Snapshot
+from pellucid.kv.snapshot import GroupView, PoolView, RequestView, Snapshot
 from pellucid.kv.table import RequestStatus
 
 
@@ -41,7 +41,7 @@ def snapshot(
             status=RequestStatus.RUNNING if table else RequestStatus.WAITING,
             tokens=len(table) * block_size,
             slots=max(0, len(table) * block_size - 3),
-            blocks=tuple(table),
+            tables=(tuple(table),),
             cached_tokens=0,
             preemptions=0,
         )
@@ -51,6 +51,7 @@ def snapshot(
         step=1,
         acts=0,
         prefix_caching=True,
+        groups=(GroupView("full attention", block_size),),
         pools=(pool,),
         requests=tuple(requests),
         launched=(),

@@ -7,6 +7,7 @@ first). Blocks are physical ids, requests the callers' own names. No act holds t
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -57,8 +58,15 @@ class Act(Struct, frozen=True, gc=False, tag_field="act", tag=str.lower):
 
 def told(act: Act) -> str:
     """``act`` for an error message: everything but identities and namespaces."""
-    fields = ", ".join(f"{name}={getattr(act, name)!r}" for name in act.__struct_fields__ if name not in SECRET_FIELDS)
-    return f"{type(act).__name__}({fields})"
+    return f"{type(act).__name__}({', '.join(f'{name}={value!r}' for name, value in public_fields(act))})"
+
+
+def public_fields(act: Act) -> Iterator[tuple[str, object]]:
+    """Names and values of what ``act`` says, without secrets, and without the KV group where it is the first."""
+    for name in act.__struct_fields__:
+        value = getattr(act, name)
+        if name not in SECRET_FIELDS and (name != "group" or value):
+            yield name, value
 
 
 class Open(Act, frozen=True, gc=False):
@@ -79,12 +87,16 @@ class Lookup(Act, frozen=True, gc=False):
     missed: tuple[Miss, ...]
 
 
-class Share(Act, frozen=True, gc=False):
-    """A prefix hit: ``request`` became one more owner of ``blocks``; ``revived`` of them had none."""
+class Share(Act, frozen=True, gc=False, omit_defaults=True):
+    """A prefix hit: ``request`` became one more owner of ``blocks``; ``revived`` of them had none.
+
+    They begin its table in KV group ``group``. Block 0 in them stands for what a sliding window does not need.
+    """
 
     request: str
     blocks: tuple[int, ...]
     revived: tuple[int, ...]
+    group: int = 0
 
 
 class Evict(Act, frozen=True, gc=False):
@@ -94,11 +106,12 @@ class Evict(Act, frozen=True, gc=False):
     blocks: tuple[int, ...]
 
 
-class Take(Act, frozen=True, gc=False):
-    """``request`` became the owner of ``blocks``, appended to its table in this order."""
+class Take(Act, frozen=True, gc=False, omit_defaults=True):
+    """``request`` became the owner of ``blocks``, appended in this order to its table in KV group ``group``."""
 
     request: str
     blocks: tuple[int, ...]
+    group: int = 0
 
 
 class Publish(Act, frozen=True, gc=False):
@@ -137,8 +150,8 @@ class Commit(Act, frozen=True, gc=False):
     requests: tuple[str, ...]
 
 
-class Return(Act, frozen=True, gc=False):
-    """``request`` gave up its whole table, ``blocks`` last first.
+class Return(Act, frozen=True, gc=False, omit_defaults=True):
+    """``request`` gave up its whole table in KV group ``group``, ``blocks`` last first.
 
     Launched steps up to ``fence`` may still write to ``fenced`` of them, which stay out of use so long.
     """
@@ -147,6 +160,25 @@ class Return(Act, frozen=True, gc=False):
     blocks: tuple[int, ...]
     fenced: tuple[int, ...]
     fence: int
+    group: int = 0
+
+
+class Drop(Act, frozen=True, gc=False, omit_defaults=True):
+    """A sliding window left ``blocks`` of ``request`` behind: block 0 stands at ``places`` of its table instead.
+
+    Only an observed engine has windows. ``blocks`` are in the order in which they became reclaimable.
+    """
+
+    request: str
+    blocks: tuple[int, ...]
+    places: tuple[int, ...]
+    group: int = 0
+
+
+class Forget(Act, frozen=True, gc=False):
+    """The prefix cache was reset: nothing that ``blocks`` held can be found any more."""
+
+    blocks: tuple[int, ...]
 
 
 class Unfence(Act, frozen=True, gc=False):
@@ -195,6 +227,8 @@ AnyAct = (
     | Launch
     | Commit
     | Return
+    | Drop
+    | Forget
     | Unfence
     | Move
     | Preempt

@@ -11,7 +11,7 @@ from typing import Any
 
 from pellucid.errors import JournalError
 from pellucid.kv import acts
-from pellucid.kv.block import BlockState
+from pellucid.kv.block import RESERVED_BLOCK, BlockState
 from pellucid.kv.snapshot import HitCount, PoolView, RequestView, Snapshot
 from pellucid.kv.table import RequestStatus
 
@@ -19,11 +19,11 @@ from pellucid.kv.table import RequestStatus
 class _Request:
     """The running account of one request."""
 
-    def __init__(self, tokens: int) -> None:
+    def __init__(self, tokens: int, groups: int) -> None:
         self.status = RequestStatus.WAITING
         self.tokens = tokens
         self.slots = 0
-        self.blocks: list[int] = []
+        self.tables: list[list[int]] = [[] for _ in range(groups)]
         self.cached_tokens: int | None = None
         self.preemptions = 0
 
@@ -121,6 +121,7 @@ class Fold:
             step=self.step,
             acts=self.acts,
             prefix_caching=self._base.prefix_caching,
+            groups=self._base.groups,
             pools=(pool,),
             requests=tuple(_freeze(name, request) for name, request in self._requests.items()),
             launched=tuple(self._launched),
@@ -130,7 +131,7 @@ class Fold:
         )
 
     def _open(self, act: acts.Open) -> None:
-        self._requests[act.request] = _Request(act.tokens)
+        self._requests[act.request] = _Request(act.tokens, len(self._base.groups))
 
     def _lookup(self, act: acts.Lookup) -> None:
         count = self._hits.get(act.kind, HitCount())
@@ -140,20 +141,21 @@ class Fold:
 
     def _share(self, act: acts.Share) -> None:
         self._order.remove(act.revived)
-        for block in act.blocks:
+        held = [block for block in act.blocks if block != RESERVED_BLOCK]
+        for block in held:
             self._owners[block] += 1
-        self._requests[act.request].blocks += act.blocks
-        self._taken += len(act.blocks)
+        self._requests[act.request].tables[act.group] += act.blocks
+        self._taken += len(held)
 
     def _evict(self, act: acts.Evict) -> None:
         self._evictions += len(act.blocks)
-        self._forget(act.blocks)
+        self._empty(act.blocks)
 
     def _take(self, act: acts.Take) -> None:
         self._order.remove(act.blocks)
         for block in act.blocks:
             self._owners[block] = 1
-        self._requests[act.request].blocks += act.blocks
+        self._requests[act.request].tables[act.group] += act.blocks
         self._taken += len(act.blocks)
 
     def _publish(self, act: acts.Publish) -> None:
@@ -161,9 +163,12 @@ class Fold:
             self._identities[block] = identity
 
     def _unpublish(self, act: acts.Unpublish) -> None:
-        self._forget(act.blocks)
+        self._empty(act.blocks)
 
-    def _forget(self, blocks: Iterable[int]) -> None:
+    def _forget(self, act: acts.Forget) -> None:
+        self._empty(act.blocks)
+
+    def _empty(self, blocks: Iterable[int]) -> None:
         for block in blocks:
             self._identities[block] = None
 
@@ -191,8 +196,17 @@ class Fold:
             self._fences[block] = act.fence
         self._order.put((b for b in act.blocks if not self._owners[b] and not self._fences[b]), self._identities)
         request = self._requests[act.request]
-        request.blocks = []
+        request.tables[act.group] = []
         request.slots = 0
+        self._returned += len(act.blocks)
+
+    def _drop(self, act: acts.Drop) -> None:
+        for block in act.blocks:
+            self._owners[block] -= 1
+        self._order.put((block for block in act.blocks if not self._owners[block]), self._identities)
+        table = self._requests[act.request].tables[act.group]
+        for place in act.places:
+            table[place] = RESERVED_BLOCK
         self._returned += len(act.blocks)
 
     def _unfence(self, act: acts.Unfence) -> None:
@@ -206,8 +220,9 @@ class Fold:
         self._owners[to], self._owners[block] = self._owners[block], 0
         self._identities[to], self._identities[block] = self._identities[block], None
         for name in act.requests:
-            table = self._requests[name].blocks
-            table[table.index(block)] = to
+            for table in self._requests[name].tables:
+                if block in table:
+                    table[table.index(block)] = to
         if act.fence:
             self._fences[block] = act.fence
         if not self._fences[block]:
@@ -234,6 +249,8 @@ _APPLY: dict[type, Callable[[Fold, Any], None]] = {
     acts.Launch: Fold._launch,
     acts.Commit: Fold._commit,
     acts.Return: Fold._return,
+    acts.Drop: Fold._drop,
+    acts.Forget: Fold._forget,
     acts.Unfence: Fold._unfence,
     acts.Move: Fold._move,
     acts.Preempt: Fold._preempt,
@@ -247,17 +264,17 @@ def _freeze(name: str, request: _Request) -> RequestView:
         request.status,
         request.tokens,
         request.slots,
-        tuple(request.blocks),
+        tuple(map(tuple, request.tables)),
         request.cached_tokens,
         request.preemptions,
     )
 
 
 def _thaw(view: RequestView) -> _Request:
-    request = _Request(view.tokens)
+    request = _Request(view.tokens, len(view.tables))
     request.status = view.status
     request.slots = view.slots
-    request.blocks = list(view.blocks)
+    request.tables = list(map(list, view.tables))
     request.cached_tokens = view.cached_tokens
     request.preemptions = view.preemptions
     return request

@@ -70,8 +70,8 @@ def check_owners(snapshot: Snapshot) -> Iterator[Violation]:
     """I2, over unique physical ids: no id twice in one table, no reserved id in any."""
     references: Counter[int] = Counter()
     for request in snapshot.requests:
-        references.update(request.blocks)
-        twice = tuple(block for block, times in Counter(request.blocks).items() if times > 1)
+        references.update(request.held)
+        twice = tuple(block for block, times in Counter(request.held).items() if times > 1)
         if twice:
             yield Violation("I2", f"the table of {request.name!r} holds blocks {twice} more than once.", twice)
     for block, owners in enumerate(snapshot.pool.owners):
@@ -82,18 +82,18 @@ def check_owners(snapshot: Snapshot) -> Iterator[Violation]:
 
 def check_lengths(snapshot: Snapshot) -> Iterator[Violation]:
     """I3."""
-    size = snapshot.pool.block_size
     for request in snapshot.requests:
-        expected = -(-request.slots // size)
-        if len(request.blocks) != expected:
-            message = f"{request.name!r} has {request.slots} slots and {len(request.blocks)} blocks, not {expected}."
-            yield Violation("I3", message, request.blocks)
+        for group, table in zip(snapshot.groups, request.tables, strict=True):
+            expected = -(-request.slots // group.block_size)
+            if len(table) != expected:
+                message = f"{request.name!r} has {request.slots} slots and {len(table)} blocks, not {expected}."
+                yield Violation("I3", message, table)
 
 
 def check_balance(snapshot: Snapshot) -> Iterator[Violation]:
     """I9, counted against the tables."""
     pool = snapshot.pool
-    held = sum(len(request.blocks) for request in snapshot.requests)
+    held = sum(len(request.held) for request in snapshot.requests)
     if pool.taken - pool.returned != held:
         balance = f"{pool.taken} taken less {pool.returned} returned are {pool.taken - pool.returned}"
         yield Violation("I9", f"{balance}, and tables hold {held}.", ())

@@ -15,7 +15,7 @@ from pellucid.kv.acts import AnyAct, Open, Publish, told
 from pellucid.kv.fold import Fold
 from pellucid.kv.snapshot import PoolView, Snapshot
 
-VERSION = 1
+VERSION = 2
 
 COMPACT_ACTS = 256
 """Folding takes some 2 microseconds an act: this many are folded away at once."""

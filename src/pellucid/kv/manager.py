@@ -14,7 +14,7 @@ from pellucid.kv.identity import ROOT, namespace, space_id
 from pellucid.kv.journal import Journal
 from pellucid.kv.ledger import MissLedger
 from pellucid.kv.pool import BlockPool
-from pellucid.kv.snapshot import PoolView, RequestView, Snapshot
+from pellucid.kv.snapshot import FULL_ATTENTION, GroupView, PoolView, RequestView, Snapshot
 from pellucid.kv.table import NEVER, BlockTable, RequestStatus
 
 JOURNAL_CAPACITY = 100_000
@@ -415,6 +415,7 @@ class KVManager:
             step=step,
             acts=acts,
             prefix_caching=self.prefix_caching,
+            groups=(GroupView(FULL_ATTENTION, self.block_size),),
             pools=(view,),
             requests=tuple([_view(table) for table in self._tables.values()]),
             launched=tuple(self.launched),
@@ -430,7 +431,7 @@ def _view(table: BlockTable) -> RequestView:
         status=table.status,
         tokens=len(table.tokens),
         slots=table.slots,
-        blocks=table.ids,
+        tables=(table.ids,),
         cached_tokens=table.cached_tokens,
         preemptions=table.preemptions,
     )

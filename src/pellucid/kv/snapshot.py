@@ -1,16 +1,17 @@
 """A picture of the whole accounting at one instant: immutable, comparable, exportable.
 
-An engine of ours has one KV group in one pool; an observed engine may have more. A block's
+An engine of ours has one KV group in one pool; an observed engine may have more groups. A block's
 identity is (pool, id).
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from pellucid.errors import UnknownRequest
+from pellucid.errors import SeveralGroups, UnknownRequest
 from pellucid.kv.acts import LookupKind, MissReason
 from pellucid.kv.block import RESERVED_BLOCK, BlockState
 from pellucid.kv.table import RequestStatus
@@ -27,21 +28,51 @@ class BlockView(NamedTuple):
     fence: int
 
 
+FULL_ATTENTION = "full attention"
+
+
+class GroupView(Struct, frozen=True):
+    """Layers whose KV lies in the same blocks: a request has one block table for each group.
+
+    An engine of ours has one, of kind ``FULL_ATTENTION``. A ``window`` is in tokens: what lies behind it is
+    given up, and block 0 stands in its places of the table.
+    """
+
+    kind: str
+    block_size: int
+    window: int | None = None
+
+
 class RequestView(Struct, frozen=True):
     """One live request.
 
     ``tokens`` are known (prompt and output), ``slots`` of them have, or will have when the launched
-    steps are done, their KV in ``blocks``. ``cached_tokens`` is its first admission's prefix hit,
-    None while it has never been admitted.
+    steps are done, their KV in ``tables``, one for each KV group. ``cached_tokens`` is its first admission's
+    prefix hit, None while it has never been admitted or where that was not seen.
     """
 
     name: str
     status: RequestStatus
     tokens: int
     slots: int
-    blocks: tuple[int, ...]
+    tables: tuple[tuple[int, ...], ...]
     cached_tokens: int | None
     preemptions: int
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Its only block table. Raises `SeveralGroups` if the engine has several KV groups: read ``tables`` there."""
+        if len(self.tables) != 1:
+            raise SeveralGroups(
+                f"{self.name!r} has {len(self.tables)} block tables, one for each KV group; "
+                "read `tables`, or name the group."
+            )
+        return self.tables[0]
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The blocks it owns in all its tables, without block 0, which stands for what a window left behind."""
+        return tuple(filter(None, chain.from_iterable(self.tables)))
 
 
 class PoolView(Struct, frozen=True):
@@ -125,6 +156,7 @@ class Snapshot(Struct, frozen=True):
     step: int
     acts: int
     prefix_caching: bool
+    groups: tuple[GroupView, ...]
     pools: tuple[PoolView, ...]
     requests: tuple[RequestView, ...]
     launched: tuple[int, ...]
@@ -147,12 +179,15 @@ class Snapshot(Struct, frozen=True):
         raise UnknownRequest(f"no live request is named {name!r} in this snapshot (live: {live}).")
 
     def table(self, name: str) -> tuple[int, ...]:
-        """The block table of the live request ``name``; empty while it waits. Raises `UnknownRequest`."""
+        """The block table of the live request ``name``; empty while it waits.
+
+        Raises `UnknownRequest`, and `SeveralGroups` where it has more than one.
+        """
         return self.request(name).blocks
 
     def owners_of(self, block: int) -> tuple[str, ...]:
         """The names of the requests whose tables hold ``block``."""
-        return tuple(request.name for request in self.requests if block in request.blocks)
+        return tuple(request.name for request in self.requests if block in request.held)
 
     def block(self, block: int) -> BlockView:
         """Everything known about one block. Raises ``IndexError`` outside the pool."""
@@ -177,6 +212,9 @@ class Snapshot(Struct, frozen=True):
 
     @property
     def waste(self) -> int:
-        """Slots in held blocks that hold no token: the unfilled part of last blocks."""
-        size = self.pool.block_size
-        return sum(len(request.blocks) * size - request.slots for request in self.requests)
+        """Slots in held blocks that hold no token: the unfilled part of last blocks, in every KV group."""
+        return sum(
+            len(table) * group.block_size - request.slots
+            for request in self.requests
+            for group, table in zip(self.groups, request.tables, strict=True)
+        )

@@ -22,7 +22,10 @@ class Fault(NamedTuple):
 
 
 class Trail:
-    """Checks I4, I5, I7 (hits), I8 and I10 on acts, and what a move may not do, in the order in which they happened."""
+    """Checks I4, I5, I7 (hits), I8 and I10 on acts, and what a move may not do, in the order in which they happened.
+
+    Of an engine with one KV group: raises `SeveralGroups` where a request of ``base`` has more tables.
+    """
 
     def __init__(self, base: Snapshot) -> None:
         size = base.pool.block_size

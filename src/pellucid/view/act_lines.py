@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from pellucid.kv.acts import SECRET_FIELDS, AnyAct, Miss
+from pellucid.kv.acts import AnyAct, Miss, public_fields
 from pellucid.view.letters import shown
 from pellucid.view.lines import wrapped
 from pellucid.view.runs import runs
@@ -20,9 +20,8 @@ BLOCKS = ("blocks", "revived", "fenced")
 
 def act_lines(number: int, act: AnyAct, width: int = 80) -> list[Text]:
     """Act ``number`` of the journal: its kind, its request, then its other fields by name, mostly one line."""
-    fields = [name for name in act.__struct_fields__ if name not in ("step", "request", *SECRET_FIELDS)]
     pieces = [shown(getattr(act, "request", ""), NAME_WIDTH)]
-    pieces += [f"{name} {_value(name, getattr(act, name))}" for name in fields]
+    pieces += [f"{name} {_value(name, value)}" for name, value in public_fields(act) if name not in ("step", "request")]
     head = f"{number:>4}  {type(act).__name__.lower():<9}  "
     words = wrapped("  ".join(pieces).strip(), width - len(head))
     return [Text.assemble((head if i == 0 else " " * len(head), "dim"), line) for i, line in enumerate(words)]

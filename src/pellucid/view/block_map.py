@@ -50,7 +50,7 @@ def marks(snapshot: Snapshot, letters: Letters) -> list[Mark]:
     one that no table of the snapshot holds shows ``?``.
     """
     pool = snapshot.pool
-    owner = {block: request.name for request in snapshot.requests for block in request.blocks}
+    owner = {block: request.name for request in snapshot.requests for block in request.held}
     result = []
     for block, state in enumerate(pool.states):
         if state is not BlockState.HELD:
@@ -90,7 +90,7 @@ def legend(
 ) -> list[Text]:
     """What each mark on the map, or on several maps, means; only those that are there."""
     seen = [snapshots] if isinstance(snapshots, Snapshot) else list(snapshots)
-    holders = {request.name for snapshot in seen for request in snapshot.requests if request.blocks}
+    holders = {request.name for snapshot in seen for request in snapshot.requests if request.held}
     pieces = [
         _piece(letters.letter(name), letters.style(name), shown(name, 24))
         for name in sorted(holders, key=letters.number)

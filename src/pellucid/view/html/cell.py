@@ -25,7 +25,7 @@ def cells(snapshot: Snapshot, letters: Letters) -> list[Cell]:
     """One cell for every block, with the marks of `pellucid.view.marks`."""
     pool = snapshot.pool
     owners = {name: owner_cell(name, letters) for name in (request.name for request in snapshot.requests)}
-    owner = {block: owners[request.name] for request in snapshot.requests for block in request.blocks}
+    owner = {block: owners[request.name] for request in snapshot.requests for block in request.held}
     states = {state: Cell(character, state.value, STATES[state]) for state, (character, _) in MARKS.items()}
     return [
         states[state]
