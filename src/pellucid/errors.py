@@ -60,6 +60,14 @@ class PageError(PellucidError, ValueError):
     """A page of a report cannot be written where it should go."""
 
 
+class NotObservable(PellucidError):
+    """An engine cannot be observed truthfully, so it is not observed. ``findings`` are all that was looked for."""
+
+    def __init__(self, message: str, findings: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.findings = findings
+
+
 class InvariantViolation(PellucidError):
     """A checker found the block accounting in a state that must never exist."""
 

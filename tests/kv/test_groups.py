@@ -48,7 +48,9 @@ def test_each_group_has_its_table_and_none_is_the_table() -> None:
     request = after(*PREFIX).request("a")
     assert request.tables == ((1, 2, 3), (4, 5, 6))
     assert request.held == (1, 2, 3, 4, 5, 6)
-    with pytest.raises(SeveralGroups, match="'a' has 2 block tables, one for each KV group"):
+    with pytest.raises(
+        SeveralGroups, match="'a' has 2 block tables, one for each KV group, and none of them is the table"
+    ):
         _ = request.blocks
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Sized
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from pellucid.kv.acts import Lookup, LookupKind, Miss, MissReason
 from pellucid.kv.prefix import PrefixIndex
 from pellucid.kv.snapshot import HitCount
-from pellucid.kv.table import BlockTable
 
 REMEMBERED_LOSSES = 65_536
 
@@ -25,6 +24,32 @@ class Loss(NamedTuple):
     by: str
 
 
+class Asking(Protocol):
+    """Who asks the prefix index: a `BlockTable`, or a request of an observed engine."""
+
+    @property
+    def block_size(self) -> int:
+        """Tokens per block."""
+
+    @property
+    def tokens(self) -> Sized:
+        """As many as it asks for."""
+
+    @property
+    def space(self) -> bytes:
+        """Its namespace, as the index knows it."""
+
+    @property
+    def skip_lookup(self) -> bool:
+        """Whether it asked not to read the cache."""
+
+    def chain(self, length: int) -> Sequence[bytes]:
+        """The identities of its first ``length`` blocks, or more."""
+
+    def plain_chain(self, length: int) -> Sequence[bytes]:
+        """The same without its namespace."""
+
+
 class MissLedger:
     """Counts lookups and explains their misses.
 
@@ -32,7 +57,7 @@ class MissLedger:
     it no longer claims that anything was never seen: the reason becomes "unknown".
     """
 
-    def __init__(self, index: PrefixIndex, remembered: int = REMEMBERED_LOSSES) -> None:
+    def __init__(self, index: PrefixIndex[Any], remembered: int = REMEMBERED_LOSSES) -> None:
         self._index = index
         self._remembered = remembered
         self._lost: OrderedDict[bytes, Loss] = OrderedDict()
@@ -67,7 +92,7 @@ class MissLedger:
         for miss in lookup.missed:
             self.missed[miss.reason] = self.missed.get(miss.reason, 0) + miss.tokens
 
-    def explain(self, table: BlockTable, hit_blocks: int) -> tuple[Miss, ...]:
+    def explain(self, table: Asking, hit_blocks: int) -> tuple[Miss, ...]:
         """One reason for every known token of ``table`` after its first ``hit_blocks`` blocks."""
         size, asked = table.block_size, len(table.tokens)
         if table.skip_lookup:
@@ -77,7 +102,7 @@ class MissLedger:
             misses.append(Miss(MissReason.SHORT, asked % size, asked // size))
         return tuple(_merge(misses))
 
-    def _explain_block(self, table: BlockTable, block: int) -> Miss:
+    def _explain_block(self, table: Asking, block: int) -> Miss:
         identity = table.chain(block + 1)[block]
         size = table.block_size
         if identity in self._index:  # findable and yet not hit: it ends with the request's last token

@@ -29,7 +29,7 @@ class BlockPool:
         if shuffle is not None:
             random.Random(shuffle).shuffle(first_use)
         self.reclaimable.put(first_use)
-        self.index = PrefixIndex()
+        self.index: PrefixIndex[Block] = PrefixIndex()
         self.fenced: dict[int, list[Block]] = {}  # launched step -> blocks, last of their table first
         self.taken = 0
         self.returned = 0

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Generic, TypeVar
 
-from pellucid.kv.block import Block, Content
+from pellucid.kv.block import Content
+
+Holder = TypeVar("Holder")
+"""What stands for a block: our own is a `Block`, one of an observed engine its number."""
 
 
-class PrefixIndex:
+class PrefixIndex(Generic[Holder]):
     """Findable blocks by identity; equal blocks are not merged, and the oldest is found."""
 
     def __init__(self) -> None:
-        self._blocks: dict[bytes, list[Block]] = {}
+        self._blocks: dict[bytes, list[Holder]] = {}
         self._spaces: dict[bytes, dict[bytes, int]] = {}  # plain identity -> namespace -> blocks
 
     def __len__(self) -> int:
@@ -20,10 +24,10 @@ class PrefixIndex:
     def __contains__(self, identity: bytes) -> bool:
         return identity in self._blocks
 
-    def __iter__(self) -> Iterator[tuple[bytes, list[Block]]]:
+    def __iter__(self) -> Iterator[tuple[bytes, list[Holder]]]:
         return iter(self._blocks.items())
 
-    def find(self, identity: bytes) -> Block | None:
+    def find(self, identity: bytes) -> Holder | None:
         """The block that has held ``identity`` for longest, or None."""
         blocks = self._blocks.get(identity)
         return blocks[0] if blocks else None
@@ -32,17 +36,17 @@ class PrefixIndex:
         """Whether another namespace than ``space`` holds the tokens that ``plain`` stands for."""
         return any(other != space for other in self._spaces.get(plain, ()))
 
-    def add(self, block: Block, content: Content) -> None:
+    def add(self, block: Holder, content: Content) -> None:
         self._blocks.setdefault(content.identity, []).append(block)
         spaces = self._spaces.setdefault(content.plain, {})
         spaces[content.namespace] = spaces.get(content.namespace, 0) + 1
 
-    def replace(self, block: Block, by: Block, content: Content) -> None:
+    def replace(self, block: Holder, by: Holder, content: Content) -> None:
         """``content`` is now in ``by`` instead of ``block``, and as old as it was."""
         blocks = self._blocks[content.identity]
         blocks[blocks.index(block)] = by
 
-    def discard(self, block: Block, content: Content) -> None:
+    def discard(self, block: Holder, content: Content) -> None:
         blocks = self._blocks[content.identity]
         blocks.remove(block)
         if not blocks:

@@ -43,6 +43,16 @@ class GroupView(Struct, frozen=True):
     window: int | None = None
 
 
+def only_table(name: str, tables: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """The one table among ``tables`` of the request ``name``. Raises `SeveralGroups` if there are more."""
+    if len(tables) != 1:
+        raise SeveralGroups(
+            f"{name!r} has {len(tables)} block tables, one for each KV group, and none of them is the table; "
+            "read `tables`."
+        )
+    return tables[0]
+
+
 class RequestView(Struct, frozen=True):
     """One live request.
 
@@ -62,12 +72,7 @@ class RequestView(Struct, frozen=True):
     @property
     def blocks(self) -> tuple[int, ...]:
         """Its only block table. Raises `SeveralGroups` if the engine has several KV groups: read ``tables`` there."""
-        if len(self.tables) != 1:
-            raise SeveralGroups(
-                f"{self.name!r} has {len(self.tables)} block tables, one for each KV group; "
-                "read `tables`, or name the group."
-            )
-        return self.tables[0]
+        return only_table(self.name, self.tables)
 
     @property
     def held(self) -> tuple[int, ...]:

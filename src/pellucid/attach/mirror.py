@@ -1,0 +1,316 @@
+"""The accounting of an observed vLLM, kept by differences: who owns what, what is findable, and the acts so far.
+
+It is told what vLLM planned, got and gave up, and turns that into the acts of our own journal, in the order in
+which they must have happened. A step of decoding touches only the requests that grow or fill a block in it, so
+its cost does not depend on how long the tables are. What it believes is compared with vLLM's own counts, never
+written over them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from pellucid.attach.layout import SLIDING_WINDOW, Layout
+from pellucid.attach.names import Names
+from pellucid.attach.seen import Seen
+from pellucid.kv import acts
+from pellucid.kv.block import RESERVED_BLOCK, Content
+from pellucid.kv.ledger import REMEMBERED_LOSSES, MissLedger
+from pellucid.kv.prefix import PrefixIndex
+from pellucid.kv.table import RequestStatus
+
+Tables = tuple[tuple[int, ...], ...]
+
+REMEMBERED_REQUESTS = 4_096
+
+
+class Admission(NamedTuple):
+    """A request that starts or resumes in this step, with its whole tables and the tokens found in the cache."""
+
+    tables: Tables
+    computed: int
+
+
+class Ended(NamedTuple):
+    """What is remembered of a request that has left: the step, its last tables, and its last lookup."""
+
+    step: int
+    tables: Tables
+    lookup: acts.Lookup | None
+
+
+class Mirror:
+    """What is known of one vLLM, from ``layout`` on.
+
+    ``acts`` collects what has happened since they were last taken; ``violations`` what did not add up.
+    """
+
+    def __init__(self, layout: Layout, names: Names) -> None:
+        self.layout = layout
+        self.names = names
+        self.index: PrefixIndex[int] = PrefixIndex()
+        self.ledger = MissLedger(self.index)
+        self.requests: dict[str, Seen] = {}
+        self.step = 0
+        self.launched: list[int] = []
+        self.acts: list[acts.AnyAct] = []
+        self.violations: list[str] = []
+        self.owners = [0] * len(layout.blocks)
+        self.contents: list[Content | None] = [None] * len(layout.blocks)
+        self.taken = self.returned = 0
+        self.ended: OrderedDict[str, Ended] = OrderedDict()
+        self.times: OrderedDict[int, float] = OrderedDict()  # of the steps in which something was evicted
+        self._now = 0.0
+        self._due: dict[int, list[Seen]] = {}  # by step: who may fill a block in it
+        self._batch: tuple[str, ...] = ()
+        self._batch_names: tuple[str, ...] = ()
+        self.closed = 0
+        self.has_windows = any(group.kind == SLIDING_WINDOW for group in layout.groups)
+        self._admitted = 0
+        self._read()
+
+    @property
+    def reclaimable(self) -> int:
+        return self._reclaimable
+
+    # -- what vLLM does ----------------------------------------------------------------------------
+
+    def open(self, request: Any) -> Seen:
+        """A request has joined the waiting queue. A name that is used again means the new one from now on."""
+        seen = self.requests[request.request_id] = Seen(request, self.names.open(request.request_id), self.layout)
+        self.ended.pop(seen.name, None)
+        self.acts.append(acts.Open(self.step, seen.name, request.num_tokens, seen.space))
+        return seen
+
+    def begin_step(self, now: float) -> None:
+        """vLLM has made a further plan at Unix time ``now``: what follows is what it did for it."""
+        self.step += 1
+        self._now = now
+
+    def admit(self, seen: Seen, admission: Admission) -> None:
+        """A waiting request runs from now on."""
+        if self.layout.caching:
+            self._lookup(seen, admission.computed)
+        hits = [table[: admission.computed // size] for size, table in zip(seen.sizes, admission.tables, strict=True)]
+        for group, hit in enumerate(hits):
+            if hit:
+                self._share(seen, group, hit)
+        self.acts.append(acts.Admit(self.step, seen.name, admission.computed))
+        seen.admitted(admission.computed, self._admitted)
+        self._admitted += 1
+        self.grow(seen, tuple(table[len(hit) :] for hit, table in zip(hits, admission.tables, strict=True)))
+
+    def grow(self, seen: Seen, blocks: Sequence[Sequence[int]]) -> None:
+        """Blocks are appended to the tables of a running request, one sequence for each KV group."""
+        for group, new in enumerate(blocks):
+            if new:
+                self._take(seen, group, tuple(new))
+
+    def fill(self, seen: Seen) -> None:
+        """Publish what vLLM has made findable of a request's full blocks, and note when to look again."""
+        request = seen.request
+        known = min(request.num_computed_tokens, request.num_tokens)
+        for group, size in enumerate(seen.sizes):
+            self._publish(seen, group, known // size)
+        if self.layout.caching:
+            left = min((seen.published[group] + 1) * size for group, size in enumerate(seen.sizes)) - known
+            self._look(seen, self.step + max(1, left))
+
+    def _look(self, seen: Seen, step: int) -> None:
+        seen.look_at = step
+        self._due.setdefault(step, []).append(seen)
+
+    def due(self, planned: Container[str]) -> list[Seen]:
+        """Whoever of those ``planned`` may fill a block in this step, if every plan since had one token for it."""
+        found = []
+        for seen in self._due.pop(self.step, ()):
+            if seen.look_at != self.step:
+                continue
+            if seen.id in planned:
+                found.append(seen)
+            else:
+                self._look(seen, self.step + 1)
+        return found
+
+    def drop(self, seen: Seen) -> None:
+        """Give up what a sliding window has left behind, as vLLM's own table shows it."""
+        for group, now in enumerate(self.layout.tables(seen.id)):
+            table = seen.tables[group]
+            places = [i for i, block in enumerate(table) if block != RESERVED_BLOCK and now[i] == RESERVED_BLOCK]
+            if places:
+                places.reverse()  # vLLM returns the last one first
+                self._drop(seen, group, places)
+
+    def launch(self, counts: dict[str, int]) -> tuple[str, ...]:
+        """The plan goes to the workers: so many tokens of each request. Returns their names."""
+        batch = tuple(counts)
+        if batch != self._batch:  # an unchanged one keeps its names: that is quick, and a long journal stays small
+            self._batch = batch
+            self._batch_names = tuple([self.requests[each].name for each in batch])
+        self.launched.append(self.step)
+        self.acts.append(acts.Launch(self.step, self._batch_names, tuple(counts.values())))
+        return self._batch_names
+
+    def commit(self, step: int, names: tuple[str, ...]) -> None:
+        """The result of ``step`` is in: each of ``names`` got one token."""
+        self.launched.remove(step)
+        self.acts.append(acts.Commit(self.step, step, names))
+
+    def preempt(self, seen: Seen, by: str) -> None:
+        """A running request went back to the waiting queue, so that ``by`` gets blocks."""
+        self._give_back(seen)
+        seen.preempted()
+        self.acts.append(acts.Preempt(self.step, seen.name, by))
+
+    def close(self, seen: Seen, reason: str) -> None:
+        """A request has ended."""
+        self.ended.pop(seen.name, None)
+        self.ended[seen.name] = Ended(self.step, tuple(map(tuple, seen.tables)), seen.lookup)
+        if len(self.ended) > REMEMBERED_REQUESTS:
+            self.ended.popitem(last=False)
+        self._give_back(seen)
+        seen.look_at = 0
+        del self.requests[seen.id]
+        self.names.close(seen.id)
+        self.closed += 1
+        self._batch = ()  # its id, or its name, may come again
+        self.acts.append(acts.Close(self.step, seen.name, seen.request.num_tokens, reason))
+
+    def catch_up(self, seen: Seen, tables: Tables) -> None:
+        """What a victim had been given in the very step in which it was pre-empted, of which no plan tells."""
+        self.grow(seen, tuple(now[len(had) :] for had, now in zip(seen.tables, tables, strict=True)))
+        for group, table in enumerate(seen.tables):
+            self._publish(seen, group, len(table))
+
+    def forget(self) -> None:
+        """The prefix cache was reset."""
+        findable = tuple(block for block, content in enumerate(self.contents) if content is not None)
+        for block in findable:
+            self._empty(block)
+        if findable:
+            self.acts.append(acts.Forget(self.step, findable))
+        for seen in self.requests.values():
+            seen.published = [0] * len(seen.sizes)
+
+    # -- how it is accounted -----------------------------------------------------------------------
+
+    def _lookup(self, seen: Seen, hit: int) -> None:
+        kind = acts.LookupKind.RESUME if seen.preemptions else acts.LookupKind.FIRST
+        if seen.skip_lookup:
+            kind = acts.LookupKind.BYPASS
+        asked = seen.ask(self.layout, self.index)
+        missed = self.ledger.explain(asked, hit // seen.block_size)
+        seen.lookup = acts.Lookup(self.step, seen.name, kind, len(asked.tokens), hit, missed)
+        self.ledger.count(seen.lookup)
+        self.acts.append(seen.lookup)
+
+    def _share(self, seen: Seen, group: int, blocks: tuple[int, ...]) -> None:
+        held = [block for block in blocks if block != RESERVED_BLOCK]
+        revived = tuple([block for block in held if not self.owners[block]])
+        for block in held:
+            self.owners[block] += 1
+        self._reclaimable -= len(revived)
+        self.taken += len(held)
+        seen.tables[group] += blocks
+        seen.published[group] = len(blocks)
+        self.acts.append(acts.Share(self.step, seen.name, blocks, revived, group))
+
+    def _take(self, seen: Seen, group: int, blocks: tuple[int, ...]) -> None:
+        stale = tuple([block for block in blocks if self.contents[block] is not None])
+        if stale:
+            self.times[self.step] = self._now
+            if len(self.times) > REMEMBERED_LOSSES:
+                self.times.popitem(last=False)
+            for block in stale:
+                self.ledger.evicted(self._empty(block).identity, self.step, seen.name)
+            self.acts.append(acts.Evict(self.step, seen.name, stale))
+        for block in blocks:
+            if self.owners[block]:
+                self.violations.append(f"block {block} went to {seen.name!r} while it had {self.owners[block]} owners.")
+            self.owners[block] = 1
+        self._reclaimable -= len(blocks)
+        self.taken += len(blocks)
+        seen.tables[group] += blocks
+        self.acts.append(acts.Take(self.step, seen.name, blocks, group))
+
+    def _publish(self, seen: Seen, group: int, full: int) -> None:
+        """Of the first ``full`` blocks, those that vLLM has given a hash since the last look, in order."""
+        first = seen.published[group]
+        found: list[int] = []
+        for place in range(first, min(full, len(seen.tables[group]))):
+            block = seen.tables[group][place]
+            key = None if block == RESERVED_BLOCK else self.layout.identity(block)
+            if key is None and block != RESERVED_BLOCK:
+                break
+            seen.published[group] = place + 1
+            if key is not None and self.contents[block] is None:
+                self._fill_block(block, seen.content(key, group, place))
+                found.append(block)
+        if found:
+            keys = tuple([content.identity for content in map(self.contents.__getitem__, found) if content])
+            self.acts.append(acts.Publish(self.step, seen.name, tuple(found), keys))
+
+    def _fill_block(self, block: int, content: Content) -> None:
+        self.contents[block] = content
+        self.index.add(block, content)
+        self.ledger.published(content.identity)
+
+    def _empty(self, block: int) -> Content:
+        content = self.contents[block]
+        assert content is not None
+        self.contents[block] = None
+        self.index.discard(block, content)
+        return content
+
+    def _drop(self, seen: Seen, group: int, places: list[int]) -> None:
+        blocks = tuple([seen.tables[group][place] for place in places])
+        for place in places:
+            seen.tables[group][place] = RESERVED_BLOCK
+        self._release(blocks)
+        self.acts.append(acts.Drop(self.step, seen.name, blocks, tuple(places), group))
+
+    def _give_back(self, seen: Seen) -> None:
+        for group, table in enumerate(seen.tables):
+            blocks = tuple([block for block in reversed(table) if block != RESERVED_BLOCK])
+            if blocks:
+                self._release(blocks)
+                self.acts.append(acts.Return(self.step, seen.name, blocks, (), 0, group))
+        seen.emptied()
+
+    def _release(self, blocks: Iterable[int]) -> None:
+        owners = self.owners
+        for block in blocks:
+            owners[block] -= 1
+            if not owners[block]:
+                self._reclaimable += 1
+            self.returned += 1
+
+    # -- where it begins ---------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """Take over what vLLM holds at this moment."""
+        layout = self.layout
+        for block in range(len(layout.blocks)):
+            if (key := layout.identity(block)) is not None:
+                self._fill_block(block, Content(key, b"", (), b"", b""))
+        for request in layout.scheduler.requests.values():
+            seen = self.requests[request.request_id] = Seen(request, self.names.open(request.request_id), layout)
+            self._take_over(seen, layout.tables(seen.id))
+        self._reclaimable = layout.pool.get_num_free_blocks()
+
+    def _take_over(self, seen: Seen, tables: Tables) -> None:
+        seen.tables = [list(table) for table in tables]
+        for group, table in enumerate(seen.tables):
+            held = [block for block in table if block != RESERVED_BLOCK]
+            for block in held:
+                self.owners[block] += 1
+            self.taken += len(held)
+            seen.published[group] = next(
+                (i for i, block in enumerate(table) if block and self.contents[block] is None), len(table)
+            )
+        if any(seen.tables):
+            seen.status = RequestStatus.RUNNING
+            seen.order, self._admitted = self._admitted, self._admitted + 1
+            self.fill(seen)

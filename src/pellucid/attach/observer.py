@@ -1,0 +1,275 @@
+"""Standing beside a vLLM scheduler: what it is called with and what it answers becomes acts.
+
+Five methods of the one live scheduler and two of its KV cache manager are wrapped, on the objects and not on their
+classes. A wrapper calls through first, changes nothing, and never raises: if anything here fails, watching
+ends, with the reason kept, and vLLM goes on alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from pellucid.attach.audit import Rounds
+from pellucid.attach.layout import Layout
+from pellucid.attach.mirror import Admission, Mirror, Tables
+from pellucid.attach.names import Names
+from pellucid.attach.seen import Seen
+from pellucid.kv.acts import AnyAct
+
+Told = Callable[[float, Sequence[AnyAct], Sequence[str]], None]
+"""Takes the time, the acts since the last call, and what did not add up."""
+
+WRAPPED = ("add_request", "schedule", "update_from_output", "finish_requests")
+
+
+class Flight(NamedTuple):
+    """A plan whose result is not there yet: vLLM's own output of it, its step, its batch, and who had left by then."""
+
+    output: Any
+    step: int
+    names: tuple[str, ...]
+    closed: int
+
+
+class Observer:
+    """Watches one scheduler from now until `stop`. Raises `NotObservable` for one that cannot be.
+
+    ``told`` is called in vLLM's own thread after every call that changed anything. ``lock`` is held while a wrapped
+    call runs: who holds it sees vLLM between two of them. ``nanoseconds`` is the time spent in here, ``calls`` the
+    number of plans made since.
+    """
+
+    def __init__(self, scheduler: Any, told: Told, names: Names | None = None) -> None:
+        self.layout = Layout(scheduler)
+        self.names = names or Names()
+        self.mirror = Mirror(self.layout, self.names)
+        self.lock = threading.RLock()
+        self.stopped: str | None = None
+        self.nanoseconds = 0
+        self.calls = 0
+        self._told = told
+        self._rounds = Rounds(self.layout, self.mirror)
+        self._planning = self._receiving = False
+        self._victims: list[tuple[Seen, Tables]] = []
+        self._ended: list[tuple[Seen, Any]] = []
+        self._flying: deque[Flight] = deque()
+        self._originals: list[tuple[Any, str, Any]] = []
+        self._wrap(scheduler)
+
+    def stop(self, reason: str) -> None:
+        """Take every wrapper off again."""
+        if self.stopped is None:
+            self.stopped = reason
+            for owner, name, wrapper in self._originals:
+                if owner.__dict__.get(name) is wrapper:  # somebody may have wrapped it once more
+                    del owner.__dict__[name]
+
+    # -- the wrappers ------------------------------------------------------------------------------
+
+    def _wrap(self, scheduler: Any) -> None:
+        manager = self.layout.manager
+        self._put(scheduler, "add_request", self._around(scheduler.add_request, self._added))
+        self._put(scheduler, "schedule", self._around(scheduler.schedule, self._planned, "_planning"))
+        received = self._around(scheduler.update_from_output, self._received, "_receiving")
+        self._put(scheduler, "update_from_output", received)
+        self._put(scheduler, "finish_requests", self._around(scheduler.finish_requests, self._nothing))
+        self._put(manager, "free", self._before(manager.free, self._freeing))
+        if hasattr(manager, "reset_prefix_cache"):
+            self._put(manager, "reset_prefix_cache", self._around(manager.reset_prefix_cache, self._was_reset))
+
+    def _put(self, owner: Any, name: str, wrapper: Any) -> None:
+        setattr(owner, name, wrapper)
+        self._originals.append((owner, name, wrapper))
+
+    def _around(self, original: Any, after: Callable[..., None], flag: str | None = None) -> Any:
+        """``original``, and then ``after(result, *args)``; ``flag`` is set while it runs."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.stopped is not None:
+                return original(*args, **kwargs)
+            with self.lock:
+                if flag:
+                    setattr(self, flag, True)
+                try:
+                    result = original(*args, **kwargs)
+                finally:
+                    if flag:
+                        setattr(self, flag, False)
+                self._safely(after, result, *args, **kwargs)
+                return result
+
+        return call
+
+    def _before(self, original: Any, first: Callable[..., None]) -> Any:
+        """``first(*args)``, and then ``original``."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.stopped is None:
+                self._safely(first, *args, **kwargs)
+            return original(*args, **kwargs)
+
+        return call
+
+    def _safely(self, what: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        began = time.perf_counter_ns()
+        try:
+            what(*args, **kwargs)
+            if not (self._planning or self._receiving):
+                self._tell()
+        except Exception as error:  # whatever it is: vLLM must never see it
+            self.stop(f"observing ended, as something was not as expected: {type(error).__name__}: {error}")
+            self._tell_the_end()
+        self.nanoseconds += time.perf_counter_ns() - began
+
+    def _tell(self) -> None:
+        mirror = self.mirror
+        if mirror.acts or mirror.violations:
+            acts, violations = mirror.acts, mirror.violations
+            mirror.acts, mirror.violations = [], []
+            self._told(time.time(), acts, violations)
+
+    def _tell_the_end(self) -> None:
+        try:
+            self._told(time.time(), (), (self.stopped or "",))
+        except Exception:  # the sink itself may be what failed
+            return
+
+    # -- what they say -----------------------------------------------------------------------------
+
+    def _added(self, _: Any, request: Any, *__: Any, **___: Any) -> None:
+        if request.request_id not in self.mirror.requests:  # a session that goes on is added again
+            self.mirror.open(request)
+
+    def _planned(self, output: Any, *_: Any, **__: Any) -> None:
+        mirror = self.mirror
+        mirror.begin_step(time.time())
+        self.calls += 1
+        counts: dict[str, int] = output.num_scheduled_tokens
+        grown, admissions = self._changes(output)
+        for seen in self._touched(counts, grown, output.total_num_scheduled_tokens):
+            blocks = grown.get(seen.id)
+            if mirror.has_windows:
+                mirror.drop(seen)
+            if blocks is not None:
+                self._give_way(seen.name, sum(map(len, blocks)))
+                mirror.grow(seen, blocks)
+            mirror.fill(seen)
+        self._give_way(None, 0)
+        for name in counts if admissions else ():
+            if (admission := admissions.get(name)) is not None:
+                seen = mirror.requests[name]
+                mirror.admit(seen, admission)
+                mirror.fill(seen)
+        if counts:
+            self._flying.append(Flight(output, mirror.step, mirror.launch(counts), mirror.closed))
+        mirror.violations += self._rounds.check()
+
+    def _changes(self, output: Any) -> tuple[dict[str, Sequence[Sequence[int]]], dict[str, Admission]]:
+        """Who got further blocks, and who starts or resumes."""
+        cached = output.scheduled_cached_reqs
+        admissions = {
+            data.req_id: Admission(tuple(map(tuple, data.block_ids)), data.num_computed_tokens)
+            for data in output.scheduled_new_reqs
+        }
+        grown = {
+            name: blocks for name, blocks in zip(cached.req_ids, cached.new_block_ids, strict=True) if _any(blocks)
+        }
+        for name, computed in _resumed(cached):
+            admissions[name] = Admission(tuple(map(tuple, grown.pop(name))), computed)
+        return grown, admissions
+
+    def _touched(self, counts: dict[str, int], grown: Iterable[str], total: int) -> list[Seen]:
+        """The running requests that grow or may fill a block in this step, in the order in which they were planned."""
+        requests = self.mirror.requests
+        touched = {seen.id: seen for seen in self.mirror.due(counts)}
+        for name in grown:
+            touched[name] = requests[name]
+        if total != len(counts):
+            for name, count in counts.items():
+                seen = requests[name]
+                if count != 1 and seen.running:
+                    touched[name] = seen
+        if len(touched) < 2:
+            return list(touched.values())
+        return sorted(touched.values(), key=_order)
+
+    def _give_way(self, by: str | None, blocks: int) -> None:
+        """Record the pre-emptions without which ``by`` could not have got ``blocks``; all that are left for None."""
+        mirror = self.mirror
+        while self._victims and (by is None or blocks > mirror.reclaimable):
+            seen, tables = self._victims.pop(0)
+            mirror.catch_up(seen, tables)
+            mirror.preempt(seen, by or seen.name)
+
+    def _received(self, _: Any, output: Any, runner_output: Any, *__: Any, **___: Any) -> None:
+        for i, flight in enumerate(self._flying):
+            if flight.output is output:
+                del self._flying[i]
+                self.mirror.commit(flight.step, self._got_a_token(flight, runner_output))
+                break
+        self._close_ended()
+
+    def _got_a_token(self, flight: Flight, runner_output: Any) -> tuple[str, ...]:
+        """Those of the batch that still live and were given a token."""
+        sampled, names = runner_output.sampled_token_ids, flight.names
+        if len(sampled) == len(names) and all(map(len, sampled)) and flight.closed == self.mirror.closed:
+            return names  # nearly always
+        if not len(sampled):
+            return ()
+        index, live = runner_output.req_id_to_index, self.mirror.requests
+        batch = zip(names, flight.output.num_scheduled_tokens, strict=True)
+        return tuple([name for name, each in batch if each in live and len(sampled[index[each]])])
+
+    def _freeing(self, request: Any, *_: Any, **__: Any) -> None:
+        """vLLM is about to take everything from ``request``: it has ended, or it has to give way."""
+        seen = self.mirror.requests.get(request.request_id)
+        if seen is None:
+            return
+        if self._planning:
+            self._victims.append((seen, self.layout.tables(seen.id)))
+        elif self._receiving or request.is_finished():
+            self._ended.append((seen, request))
+        else:
+            self.mirror.preempt(seen, seen.name)
+
+    def _nothing(self, *_: Any, **__: Any) -> None:
+        self._close_ended()
+
+    def _close_ended(self) -> None:
+        for seen, request in self._ended:
+            self.mirror.close(seen, _reason(request))
+        self._ended.clear()
+
+    def _was_reset(self, done: Any, *_: Any, **__: Any) -> None:
+        if done:
+            self.mirror.forget()
+
+
+def _order(seen: Seen) -> int:
+    return seen.order
+
+
+def _any(blocks: Sequence[Sequence[int]] | None) -> bool:
+    return blocks is not None and any(blocks)
+
+
+def _resumed(cached: Any) -> list[tuple[str, int]]:
+    """Resumed requests with their computed tokens; a set of ids since 0.12.0, a list of flags before."""
+    resumed = getattr(cached, "resumed_req_ids", None)
+    if resumed is None:
+        flags = cached.resumed_from_preemption
+        resumed = {name for name, flag in zip(cached.req_ids, flags, strict=True) if flag}
+    if not resumed:
+        return []
+    pairs = zip(cached.req_ids, cached.num_computed_tokens, strict=True)
+    return [(name, computed) for name, computed in pairs if name in resumed]
+
+
+def _reason(request: Any) -> str:
+    """Why it ended, in vLLM's own words: stop, length, abort ..."""
+    reason = request.get_finished_reason()
+    return "abort" if reason is None else str(reason)
