@@ -18,14 +18,17 @@ REMEMBERED_REQUESTS = 1_000
 
 
 class Ended(Struct, frozen=True):
-    """A request that left while we watched: when, why, with how many tokens, and the blocks it held last."""
+    """A request that left while we watched: when, why, with how many tokens, and what it held last.
+
+    ``tables`` has a block table for each KV group; all are empty for a request that ended while it waited.
+    """
 
     request: str
     step: int
     time: float
     reason: str
     tokens: int
-    table: tuple[int, ...]
+    tables: tuple[tuple[int, ...], ...]
 
 
 class Live:
@@ -47,7 +50,8 @@ class Live:
         self.goodbye: str | None = None
         self._fold: Fold | None = None
         self._snapshot: Snapshot | None = None
-        self._returned: dict[str, acts.Return] = {}  # by request, since it was last admitted
+        self._groups = 0
+        self._returned: dict[str, dict[int, tuple[int, ...]]] = {}  # last tables by request and KV group
 
     @property
     def ready(self) -> bool:
@@ -73,15 +77,17 @@ class Live:
             case End(reason):
                 self.goodbye = reason
 
-    def table(self, name: str) -> tuple[int, ...]:
-        """The block table of the live request ``name``. Raises `FinishedRequest` or `UnknownRequest`."""
+    def tables(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """The block tables of the live request ``name``, one for each KV group; empty while it waits.
+
+        Raises `FinishedRequest`, naming the step and the last tables, or `UnknownRequest`.
+        """
         ended = self.ended.get(name)
-        if ended is None or any(request.name == name for request in self.snapshot.requests):
-            return self.snapshot.table(name)
+        if ended is None:
+            return self.snapshot.request(name).tables
+        last = ", ".join(map(str, ended.tables))
         raise FinishedRequest(
-            f"request {name!r} finished in step {ended.step}; its last table was {ended.table}.",
-            ended.step,
-            ended.table,
+            f"request {name!r} finished in step {ended.step}; it held {last} last.", ended.step, ended.tables[0]
         )
 
     def explanation(self, name: str) -> Explanation:
@@ -94,7 +100,7 @@ class Live:
                 f"no request is named {name!r}, live or among the last that ended; names are matched exactly "
                 f"(live: {names})."
             )
-        size = snapshot.pools[0].block_size
+        size = snapshot.groups[0].block_size
         return Explanation(name, snapshot.prefix_caching, size, self.lookups.get(name), ended=not live)
 
     def age(self, step: int, now: float) -> float | None:
@@ -109,6 +115,7 @@ class Live:
 
     def _start(self, picture: Picture) -> None:
         self._fold = Fold(picture.snapshot)
+        self._groups = len(picture.snapshot.groups)
         self._snapshot = picture.snapshot
         self._returned.clear()
         self.lookups = dict(picture.lookups)
@@ -136,16 +143,16 @@ class Live:
             case acts.Lookup():
                 self.lookups[act.request] = act
             case acts.Return():
-                self._returned[act.request] = act
+                self._returned.setdefault(act.request, {})[act.group] = act.blocks[::-1]
             case acts.Preempt():
                 self._returned.pop(act.request, None)
             case acts.Close():
                 self._end(act, time)
 
     def _end(self, act: acts.Close, time: float) -> None:
-        held = self._returned.pop(act.request, None)
-        table = held.blocks[::-1] if held else ()
-        self.ended[act.request] = Ended(act.request, act.step, time, act.reason, act.tokens, table)
+        held = self._returned.pop(act.request, {})
+        tables = tuple(held.get(group, ()) for group in range(self._groups))
+        self.ended[act.request] = Ended(act.request, act.step, time, act.reason, act.tokens, tables)
         if len(self.ended) > REMEMBERED_REQUESTS:
             forgotten, _ = self.ended.popitem(last=False)
             self.lookups.pop(forgotten, None)
