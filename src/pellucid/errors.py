@@ -101,6 +101,10 @@ class JournalError(PellucidError, ValueError):
     """A journal file is damaged, of an unknown version, or asked for what it no longer holds."""
 
 
+class StreamError(PellucidError):
+    """An engine cannot be watched, or can no longer be: none is there, its door is shut, or the connection broke."""
+
+
 class NotCovered(PellucidError, NotImplementedError):
     """A script asked the stand-in for something that Pellucid does not provide."""
 

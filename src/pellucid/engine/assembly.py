@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 import torch
 
 from pellucid.attention import KVStorage, attention_backend
+from pellucid.engine.broadcast import Broadcast
 from pellucid.engine.config import SchedulerConfig
 from pellucid.engine.core import EngineCore
 from pellucid.engine.memory import PoolSize, pool_size
@@ -22,7 +24,10 @@ from pellucid.runtime.runner import Runner
 
 
 class Assembly(NamedTuple):
-    """An engine ready to run, its reader, what it was made of, and whether its arithmetic is the same in any batch."""
+    """An engine ready to run, its reader, what it was made of, and whether its arithmetic is the same in any batch.
+
+    ``broadcast`` tells other processes about it, None if nobody may watch.
+    """
 
     core: EngineCore
     kv: KVReader
@@ -30,6 +35,7 @@ class Assembly(NamedTuple):
     pool: PoolSize
     loaded: LoadedModel
     batch_invariant: bool
+    broadcast: Broadcast | None
 
 
 def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
@@ -64,6 +70,7 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
             quantization=options.quantization,
             kernels=options.kernels,
         )
+    broadcast = Broadcast(scheduler.kv, source.name) if _observed(options) else None
     storage = KVStorage(config.num_layers, pool.num_blocks, options.block_size, *shape, device)
     runner = Runner(
         loaded.model,
@@ -76,12 +83,13 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
     say(_summary(options, source.name, pool))
     say(_arithmetic(loaded, attention.name))
     return Assembly(
-        core=EngineCore(scheduler, runner),
+        core=EngineCore(scheduler, runner, turn=broadcast),
         kv=KVReader(scheduler.kv, lambda: PoolMemory(runner.pool_address, runner.pool_bytes)),
         tokenizer=None if options.skip_tokenizer_init else loaded.tokenizer,
         pool=pool,
         loaded=loaded,
         batch_invariant=loaded.model.batch_invariant and attention.batch_invariant,
+        broadcast=broadcast,
     )
 
 
@@ -125,6 +133,10 @@ def _scheduler(options: EngineOptions, pool: PoolSize, eos: tuple[int, ...], voc
         verify_hits=options.verify_prefix_hits,
     )
     return Scheduler(kv, config)
+
+
+def _observed(options: EngineOptions) -> bool:
+    return os.environ.get("PELLUCID_OBSERVE") == "1" if options.observe is None else options.observe
 
 
 def _arithmetic(loaded: LoadedModel, attention: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 from pellucid.engine.scheduler import Progress, Scheduler
@@ -32,27 +32,40 @@ class EngineCore:
 
     Whatever strikes in the middle of a step (an error of the runner, an interrupt) leaves scheduler
     and runner at odds, so the engine stops for good: every call then raises `EngineStopped`.
+
+    Whatever writes to the journal does so inside ``turn`` (see `Broadcast`).
     """
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, *, asynchronous: bool = False) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        executor: Executor,
+        *,
+        asynchronous: bool = False,
+        turn: AbstractContextManager[None] | None = None,
+    ) -> None:
         self.scheduler = scheduler
         self.executor = executor
         self.asynchronous = asynchronous
+        self._turn = nullcontext() if turn is None else turn
         self._stopped: str | None = None
 
     def add(self, request: Request) -> Sequence:
         """Queue a request (see `Scheduler.add`)."""
         self._refuse_if_stopped()
-        return self.scheduler.add(request)
+        with self._turn:
+            return self.scheduler.add(request)
 
     def abort(self, name: str) -> Sequence:
         """End a live request now (see `Scheduler.abort`)."""
-        return self.scheduler.abort(name)
+        with self._turn:
+            return self.scheduler.abort(name)
 
     def move(self, block: int, to: int) -> None:
         """Move a live block between two steps (see `Scheduler.move`)."""
         self._refuse_if_stopped()
-        self.scheduler.move(block, to)
+        with self._turn:
+            self.scheduler.move(block, to)
 
     def has_unfinished_requests(self) -> bool:
         return self._stopped is None and self.scheduler.has_unfinished_requests()
@@ -60,7 +73,7 @@ class EngineCore:
     def step(self) -> list[Progress]:
         """Launch the next plan, if there is anything to plan, and commit what is due."""
         self._refuse_if_stopped()
-        with self._stopping():
+        with self._turn, self._stopping():
             plan = self.scheduler.schedule()
             if plan.handles:
                 self.executor.launch(plan)
@@ -71,7 +84,7 @@ class EngineCore:
         """Commit every launched plan without planning another; nothing if the engine has stopped."""
         if self._stopped is not None:
             return []
-        with self._stopping():
+        with self._turn, self._stopping():
             return self._commit_down_to(0)
 
     def _commit_down_to(self, ahead: int) -> list[Progress]:

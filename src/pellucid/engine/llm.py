@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -40,7 +41,9 @@ class LLM:
         name = loaded.name if loaded else model
         self.options = EngineOptions.of("LLM", {"model": name, **options})
         assembly = assemble(self.options, loaded)
-        self._core, self.kv, self.tokenizer, self.pool, self.loaded, self.batch_invariant = assembly
+        self._core, self.kv, self.tokenizer, self.pool, self.loaded, self.batch_invariant, broadcast = assembly
+        if broadcast is not None:  # its thread would outlive an engine that is given up
+            weakref.finalize(self, broadcast.publisher.close, "the program let go of the engine").atexit = False
         self._live: dict[str, LiveRequest] = {}
         self._news: dict[int, LiveRequest] = {}  # by handle: who got a token that nobody has been told of
         self._names = 0

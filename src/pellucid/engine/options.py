@@ -32,7 +32,8 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
     *Blocks*: ``block_size`` a power of two from 1 to 256, ``enable_prefix_caching``, ``reuse_policy``
     free-first, vllm-0.23 or vllm-0.24; ``shuffle_blocks`` is a seed that scatters physical ids from the
     start (None: first used in ascending order); ``journal_capacity`` acts are kept (None: all), older ones are
-    folded; ``verify_prefix_hits`` compares token ids on every hit.
+    folded; ``verify_prefix_hits`` compares token ids on every hit; ``observe`` lets other processes of this user
+    watch the engine (None: if PELLUCID_OBSERVE=1).
 
     *Arithmetic*: ``kernels`` compiled, onednn or torch, and ``attention_backend`` compiled or reference;
     auto takes the fastest that this processor can run, and says which on stderr.
@@ -64,6 +65,7 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
     enforce_eager: bool = False
     journal_capacity: int | None = 100_000
     verify_prefix_hits: bool = False
+    observe: bool | None = None
 
     @classmethod
     def of(cls, where: str, options: dict[str, Any]) -> EngineOptions:

@@ -44,12 +44,13 @@ class Hello(Message, frozen=True):
 class Picture(Message, frozen=True, kw_only=True):
     """The whole accounting after step message ``seq``, from which a watcher starts or starts again.
 
-    ``lookups`` are the last lookups of live and of recently finished requests, by name; ``times`` is the Unix
-    time of each step that they speak of, as far as it is remembered; ``dropped`` counts the step messages that
-    this watcher was too slow for. ``violations`` are what does not hold in this picture.
+    The publisher sets ``seq`` and ``dropped``, which counts all step messages that this watcher was too slow for.
+    ``lookups`` are the last lookups of live and of recently finished requests, by name; ``times`` holds the Unix
+    times of steps (see `StepTimes`), as far as they are remembered; ``violations`` are what does not hold in this
+    picture.
     """
 
-    seq: int
+    seq: int = 0
     time: float
     snapshot: Snapshot
     lookups: dict[str, Lookup] = {}
