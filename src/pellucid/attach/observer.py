@@ -54,6 +54,7 @@ class Observer:
         self._told = told
         self._rounds = Rounds(self.layout, self.mirror)
         self._planning = self._receiving = False
+        self._inside = 0  # wrapped calls under way: vLLM may make one within another
         self._victims: list[tuple[Seen, Tables]] = []
         self._ended: list[tuple[Seen, Any]] = []
         self._flying: deque[Flight] = deque()
@@ -92,14 +93,21 @@ class Observer:
             if self.stopped is not None:
                 return original(*args, **kwargs)
             with self.lock:
+                self._inside += 1
                 if flag:
                     setattr(self, flag, True)
                 try:
                     result = original(*args, **kwargs)
+                except BaseException:
+                    self._inside -= 1
+                    raise
                 finally:
                     if flag:
                         setattr(self, flag, False)
                 self._safely(after, result, *args, **kwargs)
+                self._inside -= 1
+                if not self._inside and self.stopped is None:
+                    self._safely(self._tell)
                 return result
 
         return call
@@ -118,14 +126,13 @@ class Observer:
         began = time.perf_counter_ns()
         try:
             what(*args, **kwargs)
-            if not (self._planning or self._receiving):
-                self._tell()
         except Exception as error:  # whatever it is: vLLM must never see it
             self.stop(f"observing ended, as something was not as expected: {type(error).__name__}: {error}")
             self._tell_the_end()
         self.nanoseconds += time.perf_counter_ns() - began
 
     def _tell(self) -> None:
+        """vLLM is between two calls: what it shows now is what follows from all that was told."""
         mirror = self.mirror
         if mirror.acts or mirror.violations:
             acts, violations = mirror.acts, mirror.violations

@@ -79,7 +79,8 @@ class Publisher:
         address = parse_address(listen, token) if listen else None
         self.watching = False
         self.wants_picture = False
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        self.watched = watched
         self._picture = picture
         self._token = token or ""
         self._queue: deque[_Told | Picture] = deque()
@@ -325,7 +326,7 @@ class Publisher:
     def _abandon(self) -> None:
         """This is a forked child: it serves nobody, and keeps nothing of its parent's open."""
         self.watching = self.wants_picture = False
-        self.lock = threading.Lock()  # the teller may have held it, and there is no teller here
+        self.lock = threading.RLock()  # the teller may have held it, and there is no teller here
         for each in (*self._doors, self._alarm, self._waker, *(watcher.connection for watcher in self._watchers)):
             each.close()
         self._selector.close()
