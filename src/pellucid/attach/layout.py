@@ -7,6 +7,7 @@ means something else refuses the whole observation, with all that was found.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from inspect import signature
 from typing import Any, NamedTuple
 
 from pellucid.errors import NotObservable
@@ -26,7 +27,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
         "finish_requests",
     ),
     "KV cache manager": ("block_pool", "get_block_ids", "free"),
-    "block pool": ("blocks", "num_gpu_blocks", "null_block", "free_block_queue", "get_num_free_blocks"),
+    "block pool": ("blocks", "num_gpu_blocks", "null_block", "free_block_queue", "get_num_free_blocks", "free_blocks"),
     "free queue": ("get_all_free_blocks", "num_free_blocks"),
     "block": ("block_id", "ref_cnt", "block_hash", "is_null"),
 }
@@ -57,7 +58,7 @@ class Layout:
         self.blocks: Sequence[Any] = self.pool.blocks
         self.groups = tuple(map(_group, _specs(self.manager, scheduler)))
         self.caching = bool(getattr(self.pool, "enable_caching", getattr(self.manager, "enable_caching", False)))
-        self.reuse_policy = "vllm-0.24" if hasattr(self.pool.free_block_queue, "prepend_n") else "vllm-0.23"
+        self.reuse_policy = "vllm-0.24" if _splits(self.pool) else "vllm-0.23"
 
     def tables(self, request: str) -> tuple[tuple[int, ...], ...]:
         """The block tables of the request with this internal id, one for each KV group; empty while it waits."""
@@ -120,6 +121,11 @@ def _findings(scheduler: Any) -> Iterator[Finding]:
     yield from named
     if all(finding.works for finding in named):
         yield from _meanings(scheduler, pool)
+
+
+def _splits(pool: Any) -> bool:
+    """Whether freed blocks without content go to the front of the queue: only in 0.23.0 was that up to the caller."""
+    return hasattr(pool.free_block_queue, "prepend_n") and "prepend" not in signature(pool.free_blocks).parameters
 
 
 def _names(what: str, part: Any, route: str) -> Finding:

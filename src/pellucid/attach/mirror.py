@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from pellucid.attach.layout import SLIDING_WINDOW, Layout
 from pellucid.attach.names import Names
 from pellucid.attach.seen import Seen
@@ -67,7 +69,9 @@ class Mirror:
         self._batch: tuple[str, ...] = ()
         self._batch_names: tuple[str, ...] = ()
         self.closed = 0
-        self.has_windows = any(group.kind == SLIDING_WINDOW for group in layout.groups)
+        self.told = 0  # the step of the last act that anybody was told of
+        self.windowed = tuple(group.kind == SLIDING_WINDOW for group in layout.groups)
+        self.has_windows = any(self.windowed)
         self._admitted = 0
         self._read()
 
@@ -115,8 +119,21 @@ class Mirror:
         for group, size in enumerate(seen.sizes):
             self._publish(seen, group, known // size)
         if self.layout.caching:
-            left = min((seen.published[group] + 1) * size for group, size in enumerate(seen.sizes)) - known
+            left = min(
+                (seen.published[group] + 1) * size - known if not windowed else size - known % size
+                for group, (size, windowed) in enumerate(zip(seen.sizes, self.windowed, strict=True))
+            )
             self._look(seen, self.step + max(1, left))
+
+    def fill_early(self) -> None:
+        """Publish what a result has filled: a scheduler that plans one step ahead learns a block's last token there."""
+        for seen in self._due.get(self.step + 1, ()):
+            if seen.look_at == self.step + 1:
+                self._publish_all(seen)
+
+    def _publish_all(self, seen: Seen) -> None:
+        for group, table in enumerate(seen.tables):
+            self._publish(seen, group, len(table))
 
     def _look(self, seen: Seen, step: int) -> None:
         seen.look_at = step
@@ -134,8 +151,26 @@ class Mirror:
                 self._look(seen, self.step + 1)
         return found
 
+    def passed(self, counts: dict[str, int]) -> list[Seen]:
+        """Whoever of those planned has a sliding window that has passed a whole block, so that vLLM gives it up."""
+        if not self.has_windows:
+            return []
+        found = []
+        for name, count in counts.items():
+            seen = self.requests[name]
+            if seen.running and self._left_behind(seen, seen.request.num_computed_tokens - count):
+                found.append(seen)
+        return found
+
+    def _left_behind(self, seen: Seen, computed: int) -> bool:
+        for table, group in zip(seen.tables, self.layout.groups, strict=True):
+            place = (computed - group.window + 1) // group.block_size - 1 if group.window else -1
+            if 0 <= place < len(table) and table[place] != RESERVED_BLOCK:
+                return True
+        return False
+
     def drop(self, seen: Seen) -> None:
-        """Give up what a sliding window has left behind, as vLLM's own table shows it."""
+        """Give up what its sliding windows have left behind, as vLLM's own tables show it."""
         for group, now in enumerate(self.layout.tables(seen.id)):
             table = seen.tables[group]
             places = [i for i, block in enumerate(table) if block != RESERVED_BLOCK and now[i] == RESERVED_BLOCK]
@@ -166,6 +201,7 @@ class Mirror:
 
     def close(self, seen: Seen, reason: str) -> None:
         """A request has ended."""
+        self._publish_all(seen)
         self.ended.pop(seen.name, None)
         self.ended[seen.name] = Ended(self.step, tuple(map(tuple, seen.tables)), seen.lookup)
         if len(self.ended) > REMEMBERED_REQUESTS:
@@ -181,8 +217,7 @@ class Mirror:
     def catch_up(self, seen: Seen, tables: Tables) -> None:
         """What a victim had been given in the very step in which it was pre-empted, of which no plan tells."""
         self.grow(seen, tuple(now[len(had) :] for had, now in zip(seen.tables, tables, strict=True)))
-        for group, table in enumerate(seen.tables):
-            self._publish(seen, group, len(table))
+        self._publish_all(seen)
 
     def forget(self) -> None:
         """The prefix cache was reset."""
@@ -202,6 +237,8 @@ class Mirror:
             kind = acts.LookupKind.BYPASS
         asked = seen.ask(self.layout, self.index)
         missed = self.ledger.explain(asked, hit // seen.block_size)
+        if len(seen.sizes) > 1:
+            missed = tuple([_as_far_as_known(miss, len(asked.tokens), seen.block_size) for miss in missed])
         seen.lookup = acts.Lookup(self.step, seen.name, kind, len(asked.tokens), hit, missed)
         self.ledger.count(seen.lookup)
         self.acts.append(seen.lookup)
@@ -236,18 +273,25 @@ class Mirror:
         self.acts.append(acts.Take(self.step, seen.name, blocks, group))
 
     def _publish(self, seen: Seen, group: int, full: int) -> None:
-        """Of the first ``full`` blocks, those that vLLM has given a hash since the last look, in order."""
-        first = seen.published[group]
+        """Of the first ``full`` blocks, those that vLLM has given a hash since the last look, in order.
+
+        With full attention they get theirs one after the other. Of a sliding window some never do.
+        """
+        table, windowed, settled = seen.tables[group], self.windowed[group], True
         found: list[int] = []
-        for place in range(first, min(full, len(seen.tables[group]))):
-            block = seen.tables[group][place]
-            key = None if block == RESERVED_BLOCK else self.layout.identity(block)
-            if key is None and block != RESERVED_BLOCK:
-                break
-            seen.published[group] = place + 1
-            if key is not None and self.contents[block] is None:
-                self._fill_block(block, seen.content(key, group, place))
-                found.append(block)
+        for place in range(seen.published[group], min(full, len(table))):
+            block = table[place]
+            if block != RESERVED_BLOCK and self.contents[block] is None:
+                key = self.layout.identity(block)
+                if key is not None:
+                    self._fill_block(block, seen.content(key, group, place))
+                    found.append(block)
+                elif windowed:
+                    settled = False
+                else:
+                    break
+            if settled:
+                seen.published[group] = place + 1
         if found:
             keys = tuple([content.identity for content in map(self.contents.__getitem__, found) if content])
             self.acts.append(acts.Publish(self.step, seen.name, tuple(found), keys))
@@ -314,3 +358,10 @@ class Mirror:
             seen.status = RequestStatus.RUNNING
             seen.order, self._admitted = self._admitted, self._admitted + 1
             self.fill(seen)
+
+
+def _as_far_as_known(miss: acts.Miss, asked: int, size: int) -> acts.Miss:
+    """A block that is there in every KV group and was not hit, though tokens follow it: some window reached no further."""
+    if miss.reason is acts.MissReason.LAST_BLOCK and (miss.tokens > size or (miss.block + 1) * size < asked):
+        return replace(miss, reason=acts.MissReason.UNKNOWN)
+    return miss

@@ -137,6 +137,8 @@ class Observer:
         if mirror.acts or mirror.violations:
             acts, violations = mirror.acts, mirror.violations
             mirror.acts, mirror.violations = [], []
+            if acts:
+                mirror.told = acts[-1].step
             self._told(time.time(), acts, violations)
 
     def _tell_the_end(self) -> None:
@@ -157,9 +159,10 @@ class Observer:
         self.calls += 1
         counts: dict[str, int] = output.num_scheduled_tokens
         grown, admissions = self._changes(output)
-        for seen in self._touched(counts, grown, output.total_num_scheduled_tokens):
+        passed = mirror.passed(counts)
+        for seen in self._touched(counts, grown, passed, output.total_num_scheduled_tokens):
             blocks = grown.get(seen.id)
-            if mirror.has_windows:
+            if seen in passed:
                 mirror.drop(seen)
             if blocks is not None:
                 self._give_way(seen.name, sum(map(len, blocks)))
@@ -189,10 +192,10 @@ class Observer:
             admissions[name] = Admission(tuple(map(tuple, grown.pop(name))), computed)
         return grown, admissions
 
-    def _touched(self, counts: dict[str, int], grown: Iterable[str], total: int) -> list[Seen]:
-        """The running requests that grow or may fill a block in this step, in the order in which they were planned."""
+    def _touched(self, counts: dict[str, int], grown: Iterable[str], passed: Iterable[Seen], total: int) -> list[Seen]:
+        """The running requests whose blocks change or may be filled in this step, in the order of the plan."""
         requests = self.mirror.requests
-        touched = {seen.id: seen for seen in self.mirror.due(counts)}
+        touched = {seen.id: seen for seen in (*self.mirror.due(counts), *passed)}
         for name in grown:
             touched[name] = requests[name]
         if total != len(counts):
@@ -218,6 +221,7 @@ class Observer:
                 del self._flying[i]
                 self.mirror.commit(flight.step, self._got_a_token(flight, runner_output))
                 break
+        self.mirror.fill_early()
         self._close_ended()
 
     def _got_a_token(self, flight: Flight, runner_output: Any) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from pellucid.kv.table import RequestStatus
 def picture(layout: Layout, mirror: Mirror, acts: int) -> Snapshot:
     """A snapshot after act number ``acts``. Linear in the pool's size: some milliseconds for 10,000s of blocks."""
     return Snapshot(
-        step=mirror.step,
+        step=mirror.told,
         acts=acts,
         prefix_caching=layout.caching,
         groups=layout.groups,
