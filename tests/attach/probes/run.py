@@ -1,27 +1,80 @@
-import json, os, sys, time, tempfile
+"""Runs the stub's eight requests, which share prefixes and pre-empt each other, once for each way to start vLLM.
+
+    python run.py '{"groups": [0, 64], "asynchronous": true, "multiprocess": true}' ...
+
+Each argument has the fields of `attach.stub.Options`, and ``multiprocess``. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
 from pathlib import Path
-def main():
-    t0=time.time()
+from typing import Any
+
+
+def watch_preemptions(scheduler: Any) -> list[str]:
+    """The names of the pre-empted, filled while the scheduler runs: who held a table before a step and not after."""
+    names: list[str] = []
+    schedule = scheduler.schedule
+
+    def noting(*args: Any, **options: Any) -> Any:
+        held = [request.request_id for request in scheduler.running]
+        output = schedule(*args, **options)
+        names.extend(name for name in held if not any(scheduler.kv_cache_manager.get_block_ids(name)))
+        return output
+
+    scheduler.schedule = noting
+    return names
+
+
+def run(multiprocess: bool = False, **wanted: Any) -> dict[str, Any]:
+    from attach.stub import Options, next_token
+    from attach.stub.engine import OUTPUT, add, drain, make_engine, prompts
+
+    options = Options(**wanted)
+    os.environ |= options.environment
+    requests = prompts()
+    with tempfile.TemporaryDirectory() as folder:
+        engine = make_engine(Path(folder), multiprocess)
+        scheduler = None if multiprocess else engine.engine_core.engine_core.scheduler
+        preempted = watch_preemptions(scheduler) if scheduler else []
+        add(engine, requests)
+        steps, outputs = drain(engine)
+    expected = {
+        name: [next_token(tokens, len(tokens) + n, (), options) for n in range(OUTPUT)]
+        for name, tokens in requests.items()
+    }
+    seen = {"engine": type(engine.engine_core).__name__, "steps": steps, "outputs as expected": outputs == expected}
+    if scheduler:
+        seen |= {
+            "preemptions": len(preempted),
+            "scheduler": type(scheduler).__name__,
+            "groups": [type(group.kv_cache_spec).__name__ for group in scheduler.kv_cache_config.kv_cache_groups],
+            "free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
+        }
+    return seen
+
+
+def main() -> None:
+    begun = time.monotonic()
     import vllm
-    from vllm import EngineArgs, LLMEngine, SamplingParams
-    from attach.stub import StubExecutor, write_model, next_token, Options
-    t1=time.time()
-    with tempfile.TemporaryDirectory() as f:
-        e = LLMEngine.from_engine_args(EngineArgs(model=str(write_model(Path(f))), load_format="dummy", dtype="float32", enforce_eager=True, block_size=16, max_model_len=512,
-          num_gpu_blocks_override=int(sys.argv[1]) if len(sys.argv)>1 else 40, max_num_batched_tokens=512, max_num_seqs=8, enable_prefix_caching=True, distributed_executor_backend=StubExecutor))
-        t2=time.time()
-        prompts={f"q{i}": [1000+j for j in range(48)]+[2000+97*i+j for j in range(60)] for i in range(8)}
-        p=SamplingParams(temperature=0,max_tokens=60,ignore_eos=True,detokenize=False)
-        for n,t in prompts.items(): e.add_request(n,{"prompt_token_ids":t},p)
-        steps=0; out={}; lag=0
-        while e.has_unfinished_requests():
-            o=e.step(); steps+=1
-            lag += not o
-            for x in o: out[x.request_id]=list(x.outputs[0].token_ids)
-        ok=all(out[n]==[next_token(t,len(t)+k) for k in range(60)] for n,t in prompts.items())
-        core=getattr(getattr(e,"engine_core",None),"engine_core",None)
-        r=dict(version=vllm.__version__, steps=steps, empty=lag, ok=ok, imp=round(t1-t0,1), start=round(t2-t1,1), run=round(time.time()-t2,1))
-        if core: s=core.scheduler; r|=dict(sched=type(s).__name__, groups=len(s.kv_cache_config.kv_cache_groups), free=s.kv_cache_manager.block_pool.get_num_free_blocks())
-        print(json.dumps(r),flush=True)
-        del e
-if __name__=="__main__": main()
+
+    print(json.dumps({"imported": round(time.monotonic() - begun, 1)}), flush=True)
+    runs: list[dict[str, Any]] = []
+    for way in map(json.loads, sys.argv[1:]):
+        begun = time.monotonic()
+        try:
+            seen = run(**way)
+        except Exception:
+            seen = {"failed": traceback.format_exc()[-1500:]}
+        runs.append({"way": way, "seconds": round(time.monotonic() - begun, 1)} | seen)
+    print(json.dumps({"version": vllm.__version__, "runs": runs}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -45,9 +45,9 @@ def watch(scheduler: Any) -> list[dict[str, Any]]:
     def noting(*args: Any, **options: Any) -> Any:
         output = schedule(*args, **options)
         cached = output.scheduled_cached_reqs
-        resumed = getattr(cached, "resumed_req_ids", None)
-        if resumed is None:
-            resumed = [name for name, is_so in zip(cached.req_ids, cached.resumed_from_preemption, strict=True) if is_so]
+        if (resumed := getattr(cached, "resumed_req_ids", None)) is None:
+            told = zip(cached.req_ids, cached.resumed_from_preemption, strict=True)
+            resumed = [name for name, is_resumed in told if is_resumed]
         for name in resumed:
             told = cached.new_block_ids[cached.req_ids.index(name)]
             whole = scheduler.kv_cache_manager.get_block_ids(name)
@@ -55,10 +55,10 @@ def watch(scheduler: Any) -> list[dict[str, Any]]:
         for new in output.scheduled_new_reqs:
             if scheduler.requests[new.req_id].num_output_tokens:
                 notes.append({"resumed": new.req_id, "in": "new"})
-        preempted = getattr(output, "preempted_req_ids", "no such field")
-        if preempted:
-            notes.append({"preempted": str(preempted)})
-        notes.append({"grown": str([(type(told).__name__, told) for told in cached.new_block_ids][:3])})
+        if preempted := getattr(output, "preempted_req_ids", None):
+            notes.append({"preempted": sorted(preempted)})
+        if any(told and any(told) for told in cached.new_block_ids):
+            notes.append({"grown": cached.new_block_ids[:3]})
         return output
 
     scheduler.schedule = noting
@@ -111,7 +111,7 @@ def report(engine: Any, added: dict[str, Any], notes: list[dict[str, Any]]) -> d
             for group in scheduler.kv_cache_config.kv_cache_groups
         ],
         "tables": {name: manager.get_block_ids(name) for name in list(scheduler.requests)[:3]},
-        "notes": notes[:6] + [note for note in notes if "grown" not in note][:12],
+        "notes": notes,
     }
 
 

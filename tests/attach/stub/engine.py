@@ -13,9 +13,9 @@ from attach.stub.folder import write_model
 OUTPUT = 60  # tokens
 
 
-def make_engine(folder: Path, **options: Any) -> LLMEngine:
-    """vLLM's engine over 39 usable blocks of 16 tokens, with prefix caching."""
-    default: dict[str, Any] = {
+def arguments(folder: Path) -> dict[str, Any]:
+    """For vLLM's EngineArgs: a model in ``folder`` on the stub, 39 usable blocks of 16 tokens, prefix caching."""
+    return {
         "model": str(write_model(folder)),
         "load_format": "dummy",
         "dtype": "float32",
@@ -28,7 +28,15 @@ def make_engine(folder: Path, **options: Any) -> LLMEngine:
         "enable_prefix_caching": True,
         "distributed_executor_backend": StubExecutor,
     }
-    return LLMEngine.from_engine_args(EngineArgs(**default | options))
+
+
+def make_engine(folder: Path, multiprocess: bool = False, **options: Any) -> LLMEngine:
+    """An engine in this process, or with its core in another; `options` go to EngineArgs, over `arguments`.
+
+    ``VLLM_ENABLE_V1_MULTIPROCESSING=0`` must be set, or the core is always in another process.
+    """
+    engine_args = EngineArgs(**arguments(folder) | options)
+    return LLMEngine.from_engine_args(engine_args, enable_multiprocessing=multiprocess)
 
 
 def prompts() -> dict[str, list[int]]:

@@ -96,7 +96,9 @@ class StubExecutor(Executor):
     def initialize_from_config(self, kv_cache_configs: list[Any]) -> None:
         """There is nothing to allocate."""
 
-    def collective_rpc(self, method: Any, timeout: Any = None, args: Any = (), kwargs: Any = None, non_block: bool = False) -> Any:
+    def collective_rpc(
+        self, method: Any, timeout: Any = None, args: Any = (), kwargs: Any = None, non_block: bool = False
+    ) -> Any:
         answers = {
             "get_supported_tasks": [("generate",)],
             "get_supported_kv_cache_layouts": [["LBNHC", "LBHNC"]],

@@ -49,7 +49,11 @@ def tokenizer() -> dict[str, object]:
             for token, word in enumerate(special)
         ],
         "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "model": {"type": "WordLevel", "vocab": {word: token for token, word in enumerate(words)}, "unk_token": "<unk>"},
+        "model": {
+            "type": "WordLevel",
+            "vocab": {word: token for token, word in enumerate(words)},
+            "unk_token": "<unk>",
+        },
     }
 
 
