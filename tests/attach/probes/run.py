@@ -40,7 +40,8 @@ def run(multiprocess: bool = False, **wanted: Any) -> dict[str, Any]:
     os.environ |= options.environment
     requests = prompts()
     with tempfile.TemporaryDirectory() as folder:
-        engine = make_engine(Path(folder), multiprocess)
+        # 0.11.0 asks for statistics from every step, and an asynchronous one may have none.
+        engine = make_engine(Path(folder), multiprocess, disable_log_stats=options.asynchronous)
         scheduler = None if multiprocess else engine.engine_core.engine_core.scheduler
         preempted = watch_preemptions(scheduler) if scheduler else []
         add(engine, requests)

@@ -14,7 +14,10 @@ OUTPUT = 60  # tokens
 
 
 def arguments(folder: Path) -> dict[str, Any]:
-    """For vLLM's EngineArgs: a model in ``folder`` on the stub, 39 usable blocks of 16 tokens, prefix caching."""
+    """For vLLM's EngineArgs: a model in ``folder`` on the stub, 39 usable blocks of 16 tokens, prefix caching.
+
+    One request of the longest length has room, in two KV-cache groups too: vLLM insists.
+    """
     return {
         "model": str(write_model(folder)),
         "load_format": "dummy",
@@ -22,7 +25,7 @@ def arguments(folder: Path) -> dict[str, Any]:
         "enforce_eager": True,
         "block_size": 16,
         "num_gpu_blocks_override": 40,
-        "max_model_len": 512,
+        "max_model_len": 256,
         "max_num_batched_tokens": 512,
         "max_num_seqs": 8,
         "enable_prefix_caching": True,
