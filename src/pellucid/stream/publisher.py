@@ -41,7 +41,7 @@ from pellucid import log
 from pellucid.kv.acts import AnyAct
 from pellucid.stream import doorman, metrics
 from pellucid.stream.frames import frame
-from pellucid.stream.listener import is_ours, listen_locally, listen_on, parse_address
+from pellucid.stream.listener import BACKLOG, is_ours, listen_locally, listen_on, parse_address
 from pellucid.stream.messages import End, Hello, Picture, Step, Watched
 from pellucid.stream.watcher import Phase, Watcher
 
@@ -163,22 +163,27 @@ class Publisher:
         time.sleep(max(0.0, before + TICK / 10 - time.monotonic()))  # a chatty client cannot make this a busy loop
 
     def _let_in(self, door: socket.socket) -> None:
-        try:
-            connection, _ = door.accept()
-        except BlockingIOError:
-            return
-        except OSError:  # out of file descriptors, perhaps: the client waits in the backlog
-            time.sleep(TICK)
-            return
-        local = door is self._doors[0]
-        if len(self._watchers) >= MOST_WATCHERS or (local and not is_ours(connection)):
-            connection.close()
-            return
+        """Take in whoever stands at ``door``."""
+        for _ in range(BACKLOG):
+            try:
+                connection, _address = door.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # out of file descriptors, perhaps: the client waits in the backlog
+                time.sleep(TICK)
+                return
+            local = door is self._doors[0]
+            if len(self._watchers) < MOST_WATCHERS and (not local or is_ours(connection)):
+                self._welcome(connection, Phase.NEEDY if local else Phase.ASKING)
+            else:
+                connection.close()
+
+    def _welcome(self, connection: socket.socket, phase: Phase) -> None:
         connection.setblocking(False)
-        watcher = Watcher(connection, Phase.NEEDY if local else Phase.ASKING, time.monotonic())
+        watcher = Watcher(connection, phase, time.monotonic())
         self._watchers.append(watcher)
         self._selector.register(connection, selectors.EVENT_READ, watcher)
-        if local:
+        if phase is Phase.NEEDY:
             watcher.say(self._hello)
             self._flush(watcher)
 
@@ -297,7 +302,6 @@ class Publisher:
         if not self._watchers:
             self.watching = self.wants_picture = False
             self._asked = None
-            self._queue.clear()
 
     def _leave(self, reason: str) -> None:
         """The end: say why, wait a moment for what is on its way, and shut all doors."""
