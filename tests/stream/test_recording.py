@@ -8,17 +8,21 @@ import shutil
 from base64 import b64encode
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from pellucid.engine.broadcast import Broadcast
 from pellucid.errors import JournalError
 from pellucid.kv import Snapshot
 from pellucid.kv.identity import ROOT, identity, namespace, space_id
 from pellucid.plan import Request, SamplingParams
 from pellucid.stream.live import Live
 from pellucid.stream.messages import Hello, Picture, Step, Watched
+from pellucid.stream.places import dial
 from pellucid.stream.recording import Recorder, load
+from pellucid.stream.watcher import Phase
 from watched_engine import ForcedEngine
-from watching import Watching
+from watching import Watching, eventually
 
 HELLO = Hello(Watched(engine="pellucid", model="m", pid=1, started=0.0))
 
@@ -60,6 +64,20 @@ def record(engine: ForcedEngine, path: Path, steps: int = 60, **options: bool) -
     return times
 
 
+def add_a_canary(engine: ForcedEngine) -> list[bytes]:
+    """Run a request that nobody may know anything about; what must not be found, in every form it could have."""
+    canary, salt = 912_345_678, "a salt like no other"
+    tokens = tuple(range(canary, canary + 8))
+    sampling = SamplingParams(temperature=0, max_tokens=3)
+    engine.core.add(Request(name="A", prompt=tokens, sampling=sampling, salt=salt))
+    engine.step(4)
+    space = namespace(salt, None)
+    hashes = [space_id(space), identity(ROOT, tokens[:4], space)]
+    assert hashes[1] in engine.kv.snapshot().pool.identities
+    words = [salt.encode(), b64encode(salt.encode()), str(canary + 1).encode(), msgspec.msgpack.encode(canary + 1)]
+    return [*words, *hashes, *(form for each in hashes for form in (b64encode(each), each.hex().encode()))]
+
+
 def replay(messages: object, until: float = float("inf")) -> Live:
     live = Live(HELLO.watched)
     for at, message in messages:  # type: ignore[attr-defined]
@@ -95,13 +113,9 @@ def test_seeking_comes_to_the_same_as_playing(engine: ForcedEngine, tmp_path: Pa
 
 
 def test_no_token_no_salt_and_no_identity_is_in_a_recording(engine: ForcedEngine, tmp_path: Path) -> None:
-    canary, salt = 912_345_678, "a salt like no other"
-    tokens = tuple(range(canary, canary + 8))
     watching = Watching()
     recorder = Recorder(tmp_path / "r", watching.reader.hello)
-    sampling = SamplingParams(temperature=0, max_tokens=3)
-    engine.core.add(Request(name="A", prompt=tokens, sampling=sampling, salt=salt))
-    engine.step(4)
+    secrets = add_a_canary(engine)
     while not watching.live.ready or watching.live.snapshot != engine.kv.snapshot():
         message = watching.reader.next(30)
         assert message is not None
@@ -109,16 +123,23 @@ def test_no_token_no_salt_and_no_identity_is_in_a_recording(engine: ForcedEngine
         recorder.take(message)
     recorder.take(Step(seq=99, time=0.0, acts=tuple(engine.kv.journal)))  # whatever was in the picture, as acts too
     recorder.close()
-    space = namespace(salt, None)
-    secrets = [space_id(space), identity(ROOT, tokens[:4], space)]
-    assert secrets[1] in engine.kv.snapshot().pool.identities
     text = (tmp_path / "r").read_bytes()
     assert b'"publish"' in text
-    assert b"91234567" not in text
-    assert b"no other" not in text
-    for secret in secrets:
-        assert b64encode(secret) not in text
-        assert secret.hex().encode() not in text
+    assert not [secret for secret in secrets if secret in text]
+
+
+def test_nothing_of_it_leaves_the_process_at_all(engine: ForcedEngine) -> None:
+    broadcast = Broadcast(engine.kv, "veiled")
+    with dial(broadcast.publisher.path, timeout=30) as connection:
+        heard = connection.recv(1 << 16)
+        eventually(lambda: [each.phase for each in broadcast.publisher._watchers] == [Phase.FOLLOWING])
+        with broadcast:
+            secrets = add_a_canary(engine)
+        broadcast.publisher.close()
+        while arrived := connection.recv(1 << 16):
+            heard += arrived
+    assert b"publish" in heard
+    assert not [secret for secret in secrets if secret in heard]
 
 
 def test_a_recording_that_was_cut_off_is_read_up_to_there(engine: ForcedEngine, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ import msgspec
 
 from pellucid import log
 from pellucid.kv.acts import AnyAct
+from pellucid.kv.journal import _Veil, _veil_act, _veil_snapshot
 from pellucid.stream import doorman, metrics
 from pellucid.stream.frames import frame
 from pellucid.stream.listener import BACKLOG, is_ours, listen_locally, listen_on, parse_address
@@ -66,13 +67,20 @@ class Publisher:
     ``picture`` makes a `Picture` of the engine as it is; it is called by whoever holds ``lock``. After every turn,
     still holding the lock, the engine's thread calls `publish`, and then ``publisher.give(picture())`` if
     ``wants_picture``. ``listen`` and ``token`` default to $PELLUCID_LISTEN and $PELLUCID_TOKEN; data-parallel engine
-    core ``n`` listens at the n-th port after the one that is given.
+    core ``n`` listens at the n-th port after the one that is given. Identities and namespaces, hashes of what users
+    brought along, leave the process under a key that nobody else has, unless ``show_identities``.
 
     Raises `StreamError` if it cannot open what it should; afterwards nothing raises and nothing waits.
     """
 
     def __init__(
-        self, watched: Watched, picture: Callable[[], Picture], *, listen: str | None = None, token: str | None = None
+        self,
+        watched: Watched,
+        picture: Callable[[], Picture],
+        *,
+        listen: str | None = None,
+        token: str | None = None,
+        show_identities: bool = False,
     ) -> None:
         listen = listen or os.environ.get("PELLUCID_LISTEN")
         token = token or os.environ.get("PELLUCID_TOKEN")
@@ -82,6 +90,7 @@ class Publisher:
         self.lock = threading.RLock()
         self.watched = watched
         self._picture = picture
+        self._veil = None if show_identities else _Veil()
         self._token = token or ""
         self._queue: deque[_Told | Picture] = deque()
         self._hello = frame(Hello(watched))
@@ -173,7 +182,8 @@ class Publisher:
                 time.sleep(TICK)
                 return
             local = door is self._doors[0]
-            if len(self._watchers) < MOST_WATCHERS and (not local or is_ours(connection)):
+            room = MOST_WATCHERS if local else MOST_WATCHERS // 2  # strangers do not shut out this user
+            if len(self._watchers) < room and (not local or is_ours(connection)):
                 self._welcome(connection, Phase.NEEDY if local else Phase.ASKING)
             else:
                 connection.close()
@@ -250,7 +260,8 @@ class Publisher:
             if not isinstance(told, Picture):
                 self._seq += 1
                 when, acts, violations = told
-                data += frame(Step(seq=self._seq, time=when, acts=tuple(acts), violations=violations))
+                shown = tuple(acts) if self._veil is None else tuple(_veil_act(act, self._veil) for act in acts)
+                data += frame(Step(seq=self._seq, time=when, acts=shown, violations=violations))
                 steps += 1
             if data and (len(data) > CHUNK or isinstance(told, Picture)):
                 self._tell(bytes(data), steps)
@@ -268,6 +279,7 @@ class Publisher:
     def _show(self, picture: Picture) -> None:
         self.wants_picture = False
         self._asked = None
+        snapshot = picture.snapshot if self._veil is None else _veil_snapshot(picture.snapshot, self._veil)
         frames: dict[int, bytes] = {}
         for watcher in [watcher for watcher in self._watchers if watcher.phase is Phase.NEEDY]:
             if watcher.wants_metrics:
@@ -278,7 +290,8 @@ class Publisher:
             else:
                 dropped = watcher.dropped
                 if dropped not in frames:
-                    frames[dropped] = frame(msgspec.structs.replace(picture, seq=self._seq, dropped=dropped))
+                    shown = msgspec.structs.replace(picture, snapshot=snapshot, seq=self._seq, dropped=dropped)
+                    frames[dropped] = frame(shown)
                 watcher.show(frames[dropped])
             self._flush(watcher)
 
