@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from pellucid.errors import StreamError
 from pellucid.stream.messages import Picture, Watched
-from pellucid.stream.places import engines, folder
+from pellucid.stream.places import dial, engines, folder
 from pellucid.stream.publisher import Publisher
 from pellucid.stream.reader import connect
 from watched_engine import ForcedEngine
@@ -29,6 +31,22 @@ def test_folder_and_socket_are_this_users_alone(engine: ForcedEngine) -> None:
     assert path.parent == folder()
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not hasattr(socket, "SO_PEERCRED"), reason="only root can be somebody else")
+def test_somebody_else_is_shown_out_even_if_the_doors_stand_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as open_to_all:
+        os.chmod(open_to_all, 0o755)
+        monkeypatch.setenv("PELLUCID_RUNTIME_DIR", open_to_all)
+        shown = publisher(os.getpid())
+        shown.path.parent.chmod(0o755)
+        shown.path.chmod(0o666)
+        child = os.fork()
+        if not child:
+            os.setuid(65_534)
+            os._exit(len(dial(shown.path, 10.0).recv(1)))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0  # not a byte
+        shown.close()
 
 
 def test_one_engine_is_found_and_several_are_listed(runtime: Path) -> None:
