@@ -19,7 +19,7 @@ from pellucid.attach.names import Names
 from pellucid.attach.seen import Seen
 from pellucid.kv import acts
 from pellucid.kv.block import RESERVED_BLOCK, Content
-from pellucid.kv.ledger import REMEMBERED_LOSSES, MissLedger
+from pellucid.kv.ledger import MissLedger
 from pellucid.kv.prefix import PrefixIndex
 from pellucid.kv.table import RequestStatus
 
@@ -63,8 +63,6 @@ class Mirror:
         self.contents: list[Content | None] = [None] * len(layout.blocks)
         self.taken = self.returned = 0
         self.ended: OrderedDict[str, Ended] = OrderedDict()
-        self.times: OrderedDict[int, float] = OrderedDict()  # of the steps in which something was evicted
-        self._now = 0.0
         self._due: dict[int, list[Seen]] = {}  # by step: who may fill a block in it
         self._batch: tuple[str, ...] = ()
         self._batch_names: tuple[str, ...] = ()
@@ -88,10 +86,9 @@ class Mirror:
         self.acts.append(acts.Open(self.step, seen.name, request.num_tokens, seen.space))
         return seen
 
-    def begin_step(self, now: float) -> None:
-        """vLLM has made a further plan at Unix time ``now``: what follows is what it did for it."""
+    def begin_step(self) -> None:
+        """vLLM has made a further plan: what follows is what it did for it."""
         self.step += 1
-        self._now = now
 
     def admit(self, seen: Seen, admission: Admission) -> None:
         """A waiting request runs from now on."""
@@ -257,9 +254,6 @@ class Mirror:
     def _take(self, seen: Seen, group: int, blocks: tuple[int, ...]) -> None:
         stale = tuple([block for block in blocks if self.contents[block] is not None])
         if stale:
-            self.times[self.step] = self._now
-            if len(self.times) > REMEMBERED_LOSSES:
-                self.times.popitem(last=False)
             for block in stale:
                 self.ledger.evicted(self._empty(block).identity, self.step, seen.name)
             self.acts.append(acts.Evict(self.step, seen.name, stale))

@@ -155,7 +155,7 @@ class Observer:
 
     def _planned(self, output: Any, *_: Any, **__: Any) -> None:
         mirror = self.mirror
-        mirror.begin_step(time.time())
+        mirror.begin_step()
         self.calls += 1
         counts: dict[str, int] = output.num_scheduled_tokens
         grown, admissions = self._changes(output)

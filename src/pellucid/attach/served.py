@@ -17,12 +17,14 @@ from pellucid.kv.acts import AnyAct
 from pellucid.kv.snapshot import GroupView
 from pellucid.stream.messages import Picture, Watched
 from pellucid.stream.publisher import Publisher
+from pellucid.stream.times import StepTimes
 
 
 class Served:
     """Observes ``scheduler`` and publishes it. Raises `NotObservable`, and `StreamError` if no socket can be opened."""
 
     def __init__(self, scheduler: Any, names: Names) -> None:
+        self._times = StepTimes()
         self.observer = Observer(scheduler, self._told, names)
         try:
             self.publisher = Publisher(_watched(scheduler, self.observer.layout.groups), self._picture)
@@ -37,6 +39,7 @@ class Served:
         return self.publisher.watched
 
     def _told(self, now: float, acts: Sequence[AnyAct], violations: Sequence[str]) -> None:
+        self._times.note(self.observer.mirror.step, now)
         self.publisher.publish(now, acts, tuple(violations))
         if self.observer.stopped is not None:
             log.say(self.observer.stopped)
@@ -49,13 +52,11 @@ class Served:
         mirror = self.observer.mirror
         lookups = {name: ended.lookup for name, ended in mirror.ended.items() if ended.lookup is not None}
         lookups |= {seen.name: seen.lookup for seen in mirror.requests.values() if seen.lookup is not None}
-        steps = {miss.step for lookup in lookups.values() for miss in lookup.missed if miss.step is not None}
         return Picture(
-            seq=0,
             time=time.time(),
             snapshot=picture(self.observer.layout, mirror, 0),
             lookups=lookups,
-            times={step: mirror.times[step] for step in steps if step in mirror.times},
+            times=self._times.table(),
         )
 
 

@@ -136,7 +136,9 @@ def _scheduler(options: EngineOptions, pool: PoolSize, eos: tuple[int, ...], voc
 
 
 def _observed(options: EngineOptions) -> bool:
-    return os.environ.get("PELLUCID_OBSERVE") == "1" if options.observe is None else options.observe
+    if options.observe is not None:
+        return options.observe
+    return os.environ.get("PELLUCID_OBSERVE", "") not in ("", "0")
 
 
 def _arithmetic(loaded: LoadedModel, attention: str) -> str:

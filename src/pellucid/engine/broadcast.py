@@ -28,7 +28,7 @@ class Broadcast:
     Raises `StreamError` if the engine cannot be made watchable.
     """
 
-    def __init__(self, kv: KVManager, model: str) -> None:
+    def __init__(self, kv: KVManager, model: str, *, show_identities: bool = False) -> None:
         self._kv = kv
         self._times = StepTimes()
         self._told = len(kv.journal)
@@ -39,23 +39,25 @@ class Broadcast:
             rank=next(_ranks),
             started=time.time(),
         )
-        self.publisher = Publisher(watched, self._picture)
+        self.publisher = Publisher(watched, self._picture, show_identities=show_identities)
 
     def __enter__(self) -> None:
-        self._lock = self.publisher.lock
+        self._lock = self.publisher.lock  # after a fork in the middle of a turn that is another one
         self._lock.acquire()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         now, publisher = time.time(), self.publisher
-        self._times.note(self._kv.step, now)
-        if publisher.watching:
-            publisher.publish(now, self._kv.journal.since(self._told))
-        self._told = len(self._kv.journal)
-        if publisher.wants_picture:
-            publisher.give(self._picture())
-        self._lock.release()
+        try:
+            self._times.note(self._kv.step, now)
+            if publisher.watching:
+                publisher.publish(now, self._kv.journal.since(self._told))
+            self._told = len(self._kv.journal)
+            if publisher.wants_picture:
+                publisher.give(self._picture())
+        finally:
+            self._lock.release()
 
     def _picture(self) -> Picture:
         journal = self._kv.journal

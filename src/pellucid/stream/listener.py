@@ -11,7 +11,7 @@ from pellucid.errors import StreamError
 from pellucid.stream.places import dial, make_folder, socket_path
 
 SHORTEST_TOKEN = 16
-BACKLOG = 16
+BACKLOG = 64
 
 
 def listen_locally(pid: int, rank: int) -> tuple[socket.socket, Path]:

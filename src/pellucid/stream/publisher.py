@@ -39,9 +39,10 @@ import msgspec
 
 from pellucid import log
 from pellucid.kv.acts import AnyAct
+from pellucid.kv.journal import _Veil, _veil_act, _veil_snapshot
 from pellucid.stream import doorman, metrics
 from pellucid.stream.frames import frame
-from pellucid.stream.listener import is_ours, listen_locally, listen_on, parse_address
+from pellucid.stream.listener import BACKLOG, is_ours, listen_locally, listen_on, parse_address
 from pellucid.stream.messages import End, Hello, Picture, Step, Watched
 from pellucid.stream.watcher import Phase, Watcher
 
@@ -66,13 +67,20 @@ class Publisher:
     ``picture`` makes a `Picture` of the engine as it is; it is called by whoever holds ``lock``. After every turn,
     still holding the lock, the engine's thread calls `publish`, and then ``publisher.give(picture())`` if
     ``wants_picture``. ``listen`` and ``token`` default to $PELLUCID_LISTEN and $PELLUCID_TOKEN; data-parallel engine
-    core ``n`` listens at the n-th port after the one that is given.
+    core ``n`` listens at the n-th port after the one that is given. Identities and namespaces, hashes of what users
+    brought along, leave the process under a key that nobody else has, unless ``show_identities``.
 
     Raises `StreamError` if it cannot open what it should; afterwards nothing raises and nothing waits.
     """
 
     def __init__(
-        self, watched: Watched, picture: Callable[[], Picture], *, listen: str | None = None, token: str | None = None
+        self,
+        watched: Watched,
+        picture: Callable[[], Picture],
+        *,
+        listen: str | None = None,
+        token: str | None = None,
+        show_identities: bool = False,
     ) -> None:
         listen = listen or os.environ.get("PELLUCID_LISTEN")
         token = token or os.environ.get("PELLUCID_TOKEN")
@@ -82,6 +90,7 @@ class Publisher:
         self.lock = threading.RLock()
         self.watched = watched
         self._picture = picture
+        self._veil = None if show_identities else _Veil()
         self._token = token or ""
         self._queue: deque[_Told | Picture] = deque()
         self._hello = frame(Hello(watched))
@@ -163,22 +172,28 @@ class Publisher:
         time.sleep(max(0.0, before + TICK / 10 - time.monotonic()))  # a chatty client cannot make this a busy loop
 
     def _let_in(self, door: socket.socket) -> None:
-        try:
-            connection, _ = door.accept()
-        except BlockingIOError:
-            return
-        except OSError:  # out of file descriptors, perhaps: the client waits in the backlog
-            time.sleep(TICK)
-            return
-        local = door is self._doors[0]
-        if len(self._watchers) >= MOST_WATCHERS or (local and not is_ours(connection)):
-            connection.close()
-            return
+        """Take in whoever stands at ``door``."""
+        for _ in range(BACKLOG):
+            try:
+                connection, _address = door.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # out of file descriptors, perhaps: the client waits in the backlog
+                time.sleep(TICK)
+                return
+            local = door is self._doors[0]
+            room = MOST_WATCHERS if local else MOST_WATCHERS // 2  # strangers do not shut out this user
+            if len(self._watchers) < room and (not local or is_ours(connection)):
+                self._welcome(connection, Phase.NEEDY if local else Phase.ASKING)
+            else:
+                connection.close()
+
+    def _welcome(self, connection: socket.socket, phase: Phase) -> None:
         connection.setblocking(False)
-        watcher = Watcher(connection, Phase.NEEDY if local else Phase.ASKING, time.monotonic())
+        watcher = Watcher(connection, phase, time.monotonic())
         self._watchers.append(watcher)
         self._selector.register(connection, selectors.EVENT_READ, watcher)
-        if local:
+        if phase is Phase.NEEDY:
             watcher.say(self._hello)
             self._flush(watcher)
 
@@ -245,7 +260,8 @@ class Publisher:
             if not isinstance(told, Picture):
                 self._seq += 1
                 when, acts, violations = told
-                data += frame(Step(seq=self._seq, time=when, acts=tuple(acts), violations=violations))
+                shown = tuple(acts) if self._veil is None else tuple(_veil_act(act, self._veil) for act in acts)
+                data += frame(Step(seq=self._seq, time=when, acts=shown, violations=violations))
                 steps += 1
             if data and (len(data) > CHUNK or isinstance(told, Picture)):
                 self._tell(bytes(data), steps)
@@ -263,6 +279,7 @@ class Publisher:
     def _show(self, picture: Picture) -> None:
         self.wants_picture = False
         self._asked = None
+        snapshot = picture.snapshot if self._veil is None else _veil_snapshot(picture.snapshot, self._veil)
         frames: dict[int, bytes] = {}
         for watcher in [watcher for watcher in self._watchers if watcher.phase is Phase.NEEDY]:
             if watcher.wants_metrics:
@@ -273,7 +290,8 @@ class Publisher:
             else:
                 dropped = watcher.dropped
                 if dropped not in frames:
-                    frames[dropped] = frame(msgspec.structs.replace(picture, seq=self._seq, dropped=dropped))
+                    shown = msgspec.structs.replace(picture, snapshot=snapshot, seq=self._seq, dropped=dropped)
+                    frames[dropped] = frame(shown)
                 watcher.show(frames[dropped])
             self._flush(watcher)
 
@@ -297,7 +315,6 @@ class Publisher:
         if not self._watchers:
             self.watching = self.wants_picture = False
             self._asked = None
-            self._queue.clear()
 
     def _leave(self, reason: str) -> None:
         """The end: say why, wait a moment for what is on its way, and shut all doors."""

@@ -27,7 +27,7 @@ class ForcedEngine:
 
     def __init__(self, num_blocks: int = 60, *, asynchronous: bool = False) -> None:
         self.kv = KVManager(num_blocks, 4, journal_capacity=500)
-        self.broadcast = Broadcast(self.kv, "forced")
+        self.broadcast = Broadcast(self.kv, "forced", show_identities=True)
         scheduler = Scheduler(self.kv, SchedulerConfig(max_model_len=200, max_num_batched_tokens=64))
         runner = ForcedRunner(lambda name, index: 7 + index)
         self.core = EngineCore(scheduler, runner, asynchronous=asynchronous, turn=self.broadcast)
