@@ -355,7 +355,7 @@ class Mirror:
 
 
 def _as_far_as_known(miss: acts.Miss, asked: int, size: int) -> acts.Miss:
-    """A block that is there in every KV group and was not hit, though tokens follow it: some window reached no further."""
+    """Of a block that is in every KV group and was not hit, though tokens follow it, no group can be blamed."""
     if miss.reason is acts.MissReason.LAST_BLOCK and (miss.tokens > size or (miss.block + 1) * size < asked):
         return replace(miss, reason=acts.MissReason.UNKNOWN)
     return miss

@@ -116,9 +116,11 @@ class Observer:
         """``first(*args)``, and then ``original``."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if self.stopped is None:
+            if self.stopped is not None:
+                return original(*args, **kwargs)
+            with self.lock:
                 self._safely(first, *args, **kwargs)
-            return original(*args, **kwargs)
+                return original(*args, **kwargs)
 
         return call
 
