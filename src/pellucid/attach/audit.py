@@ -8,7 +8,7 @@ from pellucid.attach.layout import Layout
 from pellucid.attach.mirror import Mirror
 
 BLOCKS_A_STEP = 16
-STEPS_A_TABLE = 16
+STEPS_A_TABLE = 8
 
 
 class Rounds:
@@ -24,15 +24,18 @@ class Rounds:
         self._mirror = mirror
         self._next_block = 1
         self._next_table = 0
+        self._gap = 0
+        self._known: dict[int, tuple[int, bool]] = {}  # what was said of a block that is wrong
 
     def check(self) -> list[str]:
-        """What does not add up after this step, a sentence each; mostly nothing."""
+        """What does not add up after this step and was not said before, a sentence each; mostly nothing."""
         mirror = self._mirror
-        free = self._layout.pool.get_num_free_blocks()
         wrong = self._blocks()
-        if free != mirror.reclaimable:
+        free = self._layout.pool.get_num_free_blocks()
+        if free - mirror.reclaimable != self._gap:
+            self._gap = free - mirror.reclaimable
             wrong.append(
-                f"vLLM counts {free} free blocks where {mirror.reclaimable} have no owner (step {mirror.step})."
+                f"vLLM counts {free} free blocks, and {mirror.reclaimable} have no owner (step {mirror.step})."
             )
         if mirror.requests and mirror.step % STEPS_A_TABLE == 0:
             wrong += self._table()
@@ -43,14 +46,26 @@ class Rounds:
         first = self._next_block
         last = min(first + BLOCKS_A_STEP, len(blocks))
         self._next_block = last if last < len(blocks) else 1
-        wrong = []
+        wrong: list[str] = []
         for number in range(first, last):
-            block = blocks[number]
-            if block.ref_cnt != mirror.owners[number]:
-                wrong.append(f"block {number} has {block.ref_cnt} owners and stands in {mirror.owners[number]} tables.")
-            if (block.block_hash is None) != (mirror.contents[number] is None):
-                has = "no hash and was" if block.block_hash is None else "a hash and was not"
-                wrong.append(f"block {number} has {has} seen to be findable.")
+            block, owners, findable = blocks[number], mirror.owners[number], mirror.contents[number] is not None
+            if block.ref_cnt != owners or (block.block_hash is not None) != findable:
+                wrong += self._say(number, owners, findable)
+        return wrong
+
+    def _say(self, number: int, owners: int, findable: bool) -> list[str]:
+        """Of a block that is not as it was seen to become; nothing if that was said and is still so."""
+        block = self._layout.blocks[number]
+        seen = block.ref_cnt - owners, (block.block_hash is not None) != findable
+        if self._known.get(number) == seen:
+            return []
+        self._known[number] = seen
+        wrong = []
+        if seen[0]:
+            wrong.append(f"block {number} has {block.ref_cnt} owners and stands in {owners} tables.")
+        if seen[1]:
+            has = "a hash and was not" if not findable else "no hash and was"
+            wrong.append(f"block {number} has {has} seen to be findable.")
         return wrong
 
     def _table(self) -> list[str]:

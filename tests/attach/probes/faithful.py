@@ -14,7 +14,6 @@ from typing import Any
 
 from attach.stub import Options
 from attach.stub.engine import make_engine, sampling
-
 from pellucid.attach import observe
 from pellucid.kv.acts import LookupKind
 from pellucid.kv.invariants import SNAPSHOT_CHECKS
@@ -76,7 +75,8 @@ class Traffic:
             if self.draw.random() < 0.01 and self.engine.reset_prefix_cache():
                 self.resets += 1
                 self.check()
-            self.step()
+            if self.engine.has_unfinished_requests():
+                self.step()
 
     def report(self) -> dict[str, Any]:
         import vllm
