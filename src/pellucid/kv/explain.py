@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from pellucid.kv.acts import Lookup, LookupKind, Miss, MissReason
@@ -12,7 +14,8 @@ class Explanation(Struct, frozen=True):
     """What one request's last admission asked of the prefix index and got.
 
     ``lookup`` is None for a request that has not been admitted, or with prefix caching off.
-    ``str()`` of it is the answer in prose.
+    ``ages`` are the seconds since each step that is still remembered: then it says how long ago, not in which
+    step. ``str()`` of it is the answer in prose.
     """
 
     request: str
@@ -20,6 +23,7 @@ class Explanation(Struct, frozen=True):
     block_size: int
     lookup: Lookup | None
     ended: bool = False
+    ages: Mapping[int, float] = {}
 
     @property
     def hit(self) -> int:
@@ -67,20 +71,37 @@ class Explanation(Struct, frozen=True):
             return say("the last {n} tokens are shorter than a block of {size}", n=miss.tokens, size=self.block_size)
         count = -(-miss.tokens // self.block_size)
         last = miss.block + count - 1
+        moment = self._moment(miss.step)
         if count == 1:
-            return _of_one(miss, say("block {n}", n=last))
-        return _of_several(miss, say("blocks {first}-{last}", first=miss.block, last=last))
+            return _of_one(miss, say("block {n}", n=last), moment)
+        return _of_several(miss, say("blocks {first}-{last}", first=miss.block, last=last), moment)
+
+    def _moment(self, step: int | None) -> Sentence:
+        if step in self.ages:
+            return say("{time} ago", time=lasting(self.ages[step]))
+        return say("at step {step}", step=step)
 
 
-def _of_one(miss: Miss, block: Sentence) -> Sentence:
+def lasting(seconds: float) -> Sentence:
+    """A length of time as people say it, in whole seconds, minutes, hours or days."""
+    if seconds < 120:
+        return say("{n:.0f} s", n=max(0.0, seconds))
+    if seconds < 2 * 3600:
+        return say("{n:.0f} min", n=seconds / 60)
+    if seconds < 48 * 3600:
+        return say("{n:.0f} h", n=seconds / 3600)
+    return say("{n:.0f} days", n=seconds / 86400)
+
+
+def _of_one(miss: Miss, block: Sentence, moment: Sentence) -> Sentence:
     match miss.reason:
         case MissReason.EVICTED:
-            return say("{block} was evicted at step {step} for {by}", block=block, step=miss.step, by=miss.by)
+            return say("{block} was evicted {moment} for {by}", block=block, moment=moment, by=miss.by)
         case MissReason.WITHDRAWN:
             return say(
-                "{block} was withdrawn at step {step}, as {by} left before computing it",
+                "{block} was withdrawn {moment}, as {by} left before computing it",
                 block=block,
-                step=miss.step,
+                moment=moment,
                 by=miss.by,
             )
         case MissReason.LAST_BLOCK:
@@ -91,15 +112,15 @@ def _of_one(miss: Miss, block: Sentence) -> Sentence:
             return _never_there(miss, block)
 
 
-def _of_several(miss: Miss, blocks: Sentence) -> Sentence:
+def _of_several(miss: Miss, blocks: Sentence, moment: Sentence) -> Sentence:
     match miss.reason:
         case MissReason.EVICTED:
-            return say("{blocks} were evicted at step {step} for {by}", blocks=blocks, step=miss.step, by=miss.by)
+            return say("{blocks} were evicted {moment} for {by}", blocks=blocks, moment=moment, by=miss.by)
         case MissReason.WITHDRAWN:
             return say(
-                "{blocks} were withdrawn at step {step}, as {by} left before computing it",
+                "{blocks} were withdrawn {moment}, as {by} left before computing it",
                 blocks=blocks,
-                step=miss.step,
+                moment=moment,
                 by=miss.by,
             )
         case MissReason.LAST_BLOCK:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.console import Console
 from rich.status import Status
 
-from pellucid.errors import ConfigError, PageError
-from pellucid.lang import LANGUAGES, encoded, preferred_language, say, told
+from pellucid.errors import PageError
+from pellucid.lang import encoded, say, told
 from pellucid.log import only_warnings
+from pellucid.view.language import add_language, language
 
 if TYPE_CHECKING:
     from pellucid.lab.trial import Plays, Report
@@ -54,31 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--html", type=Path, metavar="FILE", help="write the report to FILE too, as one page with timelines"
     )
     add_language(parser)
-
-
-def add_language(parser: argparse.ArgumentParser) -> None:
-    """``--lang``; `language` reads it back."""
-    parser.add_argument(
-        "--lang", choices=LANGUAGES, help="language of the sentences (as $LANG has it, and English with --json)"
-    )
-
-
-def language(arguments: argparse.Namespace) -> str:
-    """The language that was asked for; else a reader's is that of the environment, and a program's English.
-
-    Raises `ConfigError` if stdout cannot write what was asked for; what only the environment prefers becomes English.
-    """
-    asked: str = arguments.lang or ("en" if arguments.json else preferred_language())
-    encoding = sys.stdout.encoding or "utf-8"
-    try:
-        told(say("blocks"), asked).encode(encoding)
-    except UnicodeEncodeError:
-        if arguments.lang is None:
-            return "en"
-        raise ConfigError(
-            f"stdout is written in {encoding}, which has no letters for --lang {asked}; set PYTHONIOENCODING=utf-8."
-        ) from None
-    return asked
 
 
 def add_engine_options(parser: argparse.ArgumentParser, options: Options) -> None:

@@ -14,9 +14,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from pellucid.errors import ConfigError
-from pellucid.lab.command import add_language, language
 from pellucid.lang import encoded, say, told
 from pellucid.log import only_warnings
+from pellucid.view.language import add_language, language
 from pellucid.view.lines import padded
 
 if TYPE_CHECKING:

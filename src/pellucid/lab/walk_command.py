@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from pellucid.lab.command import Options, add_engine_options, add_language, engine_options, language, working
+from pellucid.lab.command import Options, add_engine_options, engine_options, working
 from pellucid.lang import encoded, say, told
+from pellucid.view.language import add_language, language
 
 if TYPE_CHECKING:
     from pellucid.lab.walk import Walk

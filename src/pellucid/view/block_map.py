@@ -64,17 +64,19 @@ def marks(snapshot: Snapshot, letters: Letters) -> list[Mark]:
     return result
 
 
-def block_map(snapshot: Snapshot, letters: Letters, width: int = 80, language: str = "en") -> list[Text]:
-    """The map in rows of at most 64 cells, each after the id of its first block, under a ruler.
+def block_map(
+    snapshot: Snapshot, letters: Letters, width: int = 80, language: str = "en", rows: int | None = None
+) -> list[Text]:
+    """The map in rows of at most 128 cells, each after the id of its first block, under a ruler.
 
-    In a pool of more than 4,096 blocks one cell stands for several neighbours, shows the mark that
-    most of them have, and the first line says so.
+    In a pool of more than 4,096 blocks, or more than fit in ``rows`` if that is given, one cell stands for
+    several neighbours, shows the mark that most of them have, and the first line says so.
     """
     letters.meet(request.name for request in snapshot.requests)
-    each = neighbours(snapshot)
-    cells = summarised(marks(snapshot, letters), each)
     label = max(4, len(str(snapshot.pool.total - 1)))
-    row = next((size for size in (64, 32) if label + 2 + size + size // GROUP - 1 <= width), GROUP)
+    row = next((size for size in (128, 64, 32) if label + 2 + size + size // GROUP - 1 <= width), GROUP)
+    each = neighbours(snapshot, CELLS_IN_ALL if rows is None else rows * row)
+    cells = summarised(marks(snapshot, letters), each)
     lines: list[Text] = []
     if each > 1:
         text = say("one cell stands for {n} blocks, and shows the mark that most of them have", n=each)
@@ -86,21 +88,27 @@ def block_map(snapshot: Snapshot, letters: Letters, width: int = 80, language: s
 
 
 def legend(
-    snapshots: Snapshot | Iterable[Snapshot], letters: Letters, width: int = 80, language: str = "en"
+    snapshots: Snapshot | Iterable[Snapshot],
+    letters: Letters,
+    width: int = 80,
+    language: str = "en",
+    *,
+    names: bool = True,
 ) -> list[Text]:
-    """What each mark on the map, or on several maps, means; only those that are there."""
+    """What each mark on the map, or on several maps, means; only those that are there, letters only if ``names``."""
     seen = [snapshots] if isinstance(snapshots, Snapshot) else list(snapshots)
     holders = {request.name for snapshot in seen for request in snapshot.requests if request.held}
     pieces = [
         _piece(letters.letter(name), letters.style(name), shown(name, 24))
-        for name in sorted(holders, key=letters.number)
+        for name in sorted(holders if names else (), key=letters.number)
     ]
     shared = sorted({owners for snapshot in seen for owners in snapshot.pool.owners[1:] if owners > 1})
     if shared:
         numbers = [str(owners) for owners in shared if owners < 10] + ([MANY] if shared[-1] > 9 else [])
         pieces.append(_piece(" ".join(numbers), SHARED, told(say("owners: shared"), language)))
+    there = {state for snapshot in seen for state in snapshot.pool.states}
     for state, (character, style) in MARKS.items():
-        if any(snapshot.pool.count(state) for snapshot in seen):
+        if state in there:
             pieces.append(_piece(character, style, told(STATES[state], language)))
     return flow(pieces, width)
 
@@ -109,9 +117,9 @@ def _piece(character: str, style: str, meaning: str) -> Text:
     return Text.assemble((character, style), f" {meaning}")
 
 
-def neighbours(snapshot: Snapshot) -> int:
-    """How many blocks one cell of a map stands for: 1 unless the pool is very large."""
-    return -(-snapshot.pool.total // CELLS_IN_ALL)
+def neighbours(snapshot: Snapshot, cells: int = CELLS_IN_ALL) -> int:
+    """How many blocks one cell of a map of at most ``cells`` stands for: 1 unless the pool is very large."""
+    return -(-snapshot.pool.total // cells)
 
 
 def summarised(cells: Sequence[AnyMark], each: int) -> Sequence[AnyMark]:

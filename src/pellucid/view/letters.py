@@ -22,12 +22,22 @@ class Letters:
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._numbers: dict[str, int] = {}
+        self._met = 0
         self.meet(names)
 
     def meet(self, names: Iterable[str]) -> None:
         """Give letters to those of ``names`` that have none yet."""
         for name in names:
             self.number(name)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Forget everybody but ``names``: whoever draws for days would remember every request. Letters go on."""
+        kept = set(names)
+        self._numbers = {name: number for name, number in self._numbers.items() if name in kept}
+
+    def __len__(self) -> int:
+        """How many names it remembers."""
+        return len(self._numbers)
 
     def __iter__(self) -> Iterator[str]:
         """The names, in the order in which they were met."""
@@ -45,7 +55,9 @@ class Letters:
 
     def number(self, name: str) -> int:
         """How many names were met before ``name``, which is met now if it was not."""
-        return self._numbers.setdefault(name, len(self._numbers))
+        number = self._numbers.setdefault(name, self._met)
+        self._met += number == self._met
+        return number
 
 
 def shown(name: str, width: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rich.text import Text
 
 from pellucid.kv.block import BlockState
@@ -12,22 +14,24 @@ from pellucid.view.lines import wrapped
 
 def totals(snapshot: Snapshot, width: int = 80, language: str = "en") -> list[Text]:
     """Blocks by state, tokens with a slot, and slots that hold none. A shared token counts for each of its owners."""
-    sentences = _blocks(snapshot), _slots(snapshot)
+    sentences = blocks_by_state(snapshot), _slots(snapshot)
     return [Text(line) for sentence in sentences for line in wrapped(told(sentence, language), width)]
 
 
-def _blocks(snapshot: Snapshot) -> Sentence:
+def blocks_by_state(snapshot: Snapshot) -> Sentence:
+    """How many blocks there are in each state."""
     pool = snapshot.pool
+    count = Counter(pool.states)
     return say(
         "{total:,} blocks = {reserved} reserved + {usable:,} usable; "
         "{held:,} held, {cached:,} cached, {free:,} free, {fenced:,} fenced",
         total=pool.total,
-        reserved=pool.count(BlockState.RESERVED),
+        reserved=count[BlockState.RESERVED],
         usable=pool.usable,
-        held=pool.count(BlockState.HELD),
-        cached=pool.count(BlockState.CACHED),
-        free=pool.count(BlockState.FREE),
-        fenced=pool.count(BlockState.FENCED),
+        held=count[BlockState.HELD],
+        cached=count[BlockState.CACHED],
+        free=count[BlockState.FREE],
+        fenced=count[BlockState.FENCED],
     )
 
 

@@ -1,0 +1,73 @@
+"""The whole drawing: one engine core in a given room, or several side by side or one below another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from rich.text import Text
+
+from pellucid.view import Letters, block_map, legend
+from pellucid.watch.head import head
+from pellucid.watch.rows import rows
+from pellucid.watch.scene import Scene
+from pellucid.watch.sums import sums
+
+COLUMN = 76
+"""Where each of several cores has as many columns as this they stand side by side."""
+GAP = "   "
+LEAST_MAP = 2
+LEAST_HEIGHT = 12
+"""With fewer lines there is neither map nor table."""
+
+
+class Dashboard:
+    """Draws the same engine cores again and again, each request under one letter throughout."""
+
+    def __init__(self, cores: int, language: str = "en") -> None:
+        self.letters = [Letters() for _ in range(cores)]
+        self._language = language
+
+    def lines(self, scenes: Sequence[Scene], width: int = 80, height: int | None = None) -> list[Text]:
+        """``scenes``, one of each core, in at most ``height`` lines (None: in any number) of at most ``width`` cells."""
+        across = max(1, min(len(scenes), (width + len(GAP)) // (COLUMN + len(GAP))))
+        down = -(-len(scenes) // across)
+        each_width = (width - len(GAP) * (across - 1)) // across
+        each_height = None if height is None else max(1, (height - (down - 1)) // down)
+        drawn = [
+            picture(scene, letters, each_width, each_height, self._language)
+            for scene, letters in zip(scenes, self.letters, strict=True)
+        ]
+        lines: list[Text] = []
+        for i in range(0, len(drawn), across):
+            lines += [Text()] * bool(lines)
+            lines += drawn[i] if across == 1 else _beside(drawn[i : i + across], each_width)
+        return lines if height is None else lines[:height]
+
+
+def picture(scene: Scene, letters: Letters, width: int, height: int | None, language: str) -> list[Text]:
+    """One core. What has no room is left out in this order: rows of the map, rows of requests, and then both."""
+    snapshot = scene.snapshot
+    top, bottom = head(scene, width, language), sums(snapshot, width, language)
+    if height is not None and height < max(LEAST_HEIGHT, len(top) + len(bottom) + 8):
+        return [*top, *bottom][:height]
+    marks = legend(snapshot, letters, width, language, names=False)
+    room = None if height is None else height - len(top) - len(marks) - len(bottom) - 3
+    rows_of_map = None
+    if room is not None:
+        spare = room - 2  # ruler and scale
+        rows_of_map = max(LEAST_MAP, spare // 2, spare - len(snapshot.requests) - 1)
+    cells = block_map(snapshot, letters, width, language, rows_of_map)
+    most = None if room is None else room - len(cells) - 1
+    return [*top, Text(), *cells, *marks, Text(), *rows(snapshot, letters, width, language, most), Text(), *bottom]
+
+
+def _beside(columns: Sequence[Sequence[Text]], width: int) -> list[Text]:
+    lines = []
+    for pieces in zip_longest(*columns, fillvalue=Text()):
+        line = Text()
+        for i, piece in enumerate(pieces):
+            padding = " " * (width - piece.cell_len) if i < len(pieces) - 1 else ""
+            line.append(GAP if i else "").append_text(piece).append(padding)
+        lines.append(line)
+    return lines
