@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from pellucid.kv.block import RESERVED_BLOCK
-from pellucid.kv.snapshot import RequestView, Snapshot
+from pellucid.kv.snapshot import GroupView, RequestView, Snapshot
 from pellucid.kv.table import RequestStatus
 from pellucid.lang import say, told
 from pellucid.view.letters import Letters, shown
@@ -17,6 +18,7 @@ from pellucid.view.runs import runs
 from pellucid.view.strips import STATUSES
 
 NAME_WIDTH = 14
+GROUP_WIDTH = 26
 NULL = "·"
 UNKNOWN = "-"
 HEADING = (
@@ -29,6 +31,8 @@ HEADING = (
     say("pre-empted"),
     say("table"),
 )
+LEAST = (8, 9, 6, 6, 5, 6, 10, 0)
+"""Columns stay where they are while requests come, go and grow."""
 LEAST_TABLE = 8
 
 
@@ -37,40 +41,50 @@ def rows(
 ) -> list[Text]:
     """A heading and at most ``most`` lines below it, of which the last says how many requests are left out.
 
-    Running requests come first. ``tokens`` have a slot, ``waste`` are slots of the last block without a token,
+    Running requests come first. ``tokens`` have a slot, ``waste`` are slots of last blocks without a token,
     ``cached`` are the tokens that the first admission found: "-" where that is not known (0 is a number).
-    A table that does not fit ends with "..".
+    A table that does not fit ends with "..". Where there are several KV groups each has a line of its own.
     """
+    requests = sorted(snapshot.requests, key=lambda request: request.status is not RequestStatus.RUNNING)
     letters.meet(request.name for request in snapshot.requests)
-    ordered = sorted(snapshot.requests, key=lambda request: request.status is not RequestStatus.RUNNING)
-    cells = [_cells(request, snapshot, language) for request in ordered]
     heading = [told(text, language) for text in HEADING]
+    cells = [_cells(request, snapshot, language) for request in requests]
     widths = [max(map(cell_len, column)) for column in zip(heading, *cells, strict=True)]
-    drawn = [_row(request, row, widths, letters, width) for request, row in zip(ordered, cells, strict=True)]
+    widths = [max(pair) for pair in zip(widths, LEAST, strict=True)]
     lines = [Text(_line(heading, widths, width).rstrip(), style="dim")]
-    if most is None or len(drawn) <= most:
-        return lines + drawn
-    kept = max(0, most - 1)
-    more = told(say("and {n:,} more", n=len(drawn) - kept), language)
-    return [*lines, *drawn[:kept], Text(f"  {more}", style="dim")]
+    each = 1 if len(snapshot.groups) == 1 else 1 + len(snapshot.groups)
+    fits = len(requests) if most is None or each * len(requests) <= most else max(0, (most - 1) // each)
+    for request, row in zip(requests[:fits], cells[:fits], strict=True):
+        letter = letters.letter(request.name), letters.style(request.name)
+        lines.append(Text.assemble(letter, _line(row, widths, width)[1:].rstrip()))
+        lines += _group_lines(request, snapshot.groups, width) if each > 1 else ()
+    if fits < len(requests):
+        more = told(say("and {n:,} more", n=len(requests) - fits), language)
+        lines.append(Text(f"  {more}", style="dim"))
+    return lines
 
 
 def _cells(request: RequestView, snapshot: Snapshot, language: str) -> list[str]:
     cached = UNKNOWN if request.cached_tokens is None else f"{request.cached_tokens:,}"
-    waste = len(request.blocks) * snapshot.pool.block_size - request.slots
     return [
         shown(request.name, NAME_WIDTH),
         told(STATUSES[request.status], language),
         f"{request.slots:,}",
-        f"{len(request.blocks):,}",
-        f"{waste:,}",
+        f"{len(request.held):,}",
+        f"{waste(request, snapshot.groups):,}",
         cached,
         f"{request.preemptions:,}",
-        table(request.blocks),
+        table(request.tables[0]) if len(request.tables) == 1 else "",
     ]
 
 
-def table(blocks: tuple[int, ...]) -> str:
+def waste(request: RequestView, groups: Iterable[GroupView]) -> int:
+    """Slots in the last block of each of its tables that hold no token."""
+    tables = zip(groups, request.tables, strict=True)
+    return sum(len(blocks) * group.block_size - request.slots for group, blocks in tables)
+
+
+def table(blocks: Iterable[int]) -> str:
     """Physical ids in logical order. Where a window has moved on there is no block, only a place: "·", or "·3" for 3."""
     pieces = []
     for null, run in groupby(blocks, key=lambda block: block == RESERVED_BLOCK):
@@ -79,9 +93,16 @@ def table(blocks: tuple[int, ...]) -> str:
     return " ".join(pieces) or UNKNOWN
 
 
-def _row(request: RequestView, cells: list[str], widths: list[int], letters: Letters, width: int) -> Text:
-    line = _line(cells, widths, width)
-    return Text.assemble((letters.letter(request.name), letters.style(request.name)), line[1:].rstrip())
+def _group_lines(request: RequestView, groups: Sequence[GroupView], width: int) -> Iterator[Text]:
+    names = [shown(group_name(number, group), GROUP_WIDTH) for number, group in enumerate(groups)]
+    indent = max(map(cell_len, names)) + 6
+    for name, blocks in zip(names, request.tables, strict=True):
+        yield Text.assemble((padded(f"    {name}", indent), "dim"), shown(table(blocks), width - indent))
+
+
+def group_name(number: int, group: GroupView) -> str:
+    """What tells a KV group from the others: its number, its kind, its window in tokens."""
+    return f"{number} {group.kind}" if group.window is None else f"{number} {group.kind} {group.window:,}"
 
 
 def _line(cells: list[str], widths: list[int], width: int) -> str:

@@ -14,7 +14,7 @@ from pellucid.view.lines import padded, wrapped
 from pellucid.view.totals import blocks_by_state
 
 KINDS = {
-    LookupKind.FIRST: say("first admission"),
+    LookupKind.FIRST: say("first"),
     LookupKind.RESUME: say("resume"),
     LookupKind.BYPASS: say("bypass"),
 }
@@ -52,7 +52,7 @@ def usage(snapshot: Snapshot) -> str:
         [
             say("{held:,} of {usable:,} blocks ({rate:.1%})", held=held, usable=pool.usable, rate=held / pool.usable),
             say("{tokens:,} of {slots:,} slots ({rate:.1%})", tokens=tokens, slots=slots, rate=tokens / slots),
-            say("{waste:,} wasted in last blocks", waste=snapshot.waste),
+            say("{n:,} slots wasted", n=snapshot.waste),
         ]
     )
 
