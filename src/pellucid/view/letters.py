@@ -62,5 +62,10 @@ class Letters:
 
 def shown(name: str, width: int) -> str:
     """``name`` in at most ``width`` cells, with anything that could steer a terminal replaced."""
-    safe = "".join(character if character.isprintable() else "?" for character in name)
+    safe = printable(name)
     return safe if cell_len(safe) <= width else set_cell_size(safe, width - 2) + ".."
+
+
+def printable(text: str) -> str:
+    """``text`` with anything that could steer a terminal replaced."""
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from pellucid.lang import say, told
-from pellucid.view.letters import shown
+from pellucid.view.letters import printable, shown
 from pellucid.view.lines import flow, wrapped
 from pellucid.watch.scene import Scene
 
@@ -31,8 +32,8 @@ def head(scene: Scene, width: int, language: str) -> list[Text]:
 def _violations(scene: Scene, width: int, language: str) -> Iterator[Text]:
     badge = f" {told(say('BROKEN'), language)} "
     for violation in scene.violations[:VIOLATIONS_SHOWN]:
-        for i, line in enumerate(wrapped(violation, width - len(badge) - 1)):
-            yield Text.assemble((badge if i == 0 else " " * len(badge), BROKEN if i == 0 else ""), " ", (line, ALARM))
+        for i, line in enumerate(wrapped(printable(violation), width - cell_len(badge) - 1)):
+            yield Text.assemble((badge if i == 0 else " " * cell_len(badge), BROKEN if i == 0 else ""), " ", (line, ALARM))
     if (more := len(scene.violations) - VIOLATIONS_SHOWN) > 0:
         yield Text(told(say("and {n:,} more that do not hold", n=more), language), style=ALARM)
 
@@ -58,8 +59,8 @@ def _remarks(scene: Scene) -> Iterator[tuple[str, str]]:
             WARNING,
         )
     if scene.ended is not None:
-        yield say("nothing more comes: {reason}", reason=scene.ended), WARNING
+        yield say("nothing more comes: {reason}", reason=printable(scene.ended)), WARNING
     for note in scene.notes:
         yield note, WARNING
     for sentence in scene.watched.unobservable if scene.watched else ():
-        yield say("not observable: {what}", what=sentence), "dim"
+        yield say("not observable: {what}", what=printable(sentence)), "dim"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -41,3 +41,9 @@ def _leaving_on_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def print_lines(console: Console, lines: Iterable[Text]) -> None:
+    """``lines`` as they are, one below another."""
+    for line in lines:
+        console.print(line, soft_wrap=True)

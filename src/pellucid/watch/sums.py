@@ -44,17 +44,17 @@ def sums(snapshot: Snapshot, width: int = 80, language: str = "en") -> list[Text
 
 
 def usage(snapshot: Snapshot) -> str:
-    """Blocks held of those usable; and tokens in them of the slots there are, a shared token counted once."""
+    """Blocks held of those usable, and tokens in them of the slots there are: a shared token counts once.
+
+    Where the blocks of KV groups have different sizes a pool has no number of slots, and only blocks are counted.
+    """
     pool = snapshot.pool
-    held, slots = pool.held, pool.usable * pool.block_size
-    tokens = held * pool.block_size - snapshot.waste
-    return clauses(
-        [
-            say("{held:,} of {usable:,} blocks ({rate:.1%})", held=held, usable=pool.usable, rate=held / pool.usable),
-            say("{tokens:,} of {slots:,} slots ({rate:.1%})", tokens=tokens, slots=slots, rate=tokens / slots),
-            say("{n:,} slots wasted", n=snapshot.waste),
-        ]
-    )
+    held = pool.held
+    parts = [say("{held:,} of {usable:,} blocks ({rate:.1%})", held=held, usable=pool.usable, rate=held / pool.usable)]
+    if {group.block_size for group in snapshot.groups} == {pool.block_size}:
+        tokens, slots = held * pool.block_size - snapshot.waste, pool.usable * pool.block_size
+        parts.append(say("{tokens:,} of {slots:,} slots ({rate:.1%})", tokens=tokens, slots=slots, rate=tokens / slots))
+    return clauses([*parts, say("{n:,} slots wasted", n=snapshot.waste)])
 
 
 def hits(snapshot: Snapshot) -> str:
