@@ -1,4 +1,4 @@
-"""The command line: ``pellucid run``, ``prove``, ``step`` and ``soak``."""
+"""The command line: ``pellucid run``, ``prove``, ``step``, ``soak``, ``watch``, ``replay`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pellucid {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_run(commands)
-    _add_lab(commands)
+    _add_views(commands)
     return parser
 
 
@@ -83,8 +83,9 @@ def _run(arguments: argparse.Namespace) -> int:
     return run(Path(arguments.script), args, model)
 
 
-def _add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_views(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     from pellucid.lab import command, soak_command, walk_command
+    from pellucid.watch import explain_command, replay_command, watch_command
 
     for name, module, text, description in (
         (
@@ -105,6 +106,25 @@ def _add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
             "hunt for counterexamples under random load",
             "Check every invariant at every step of random load, and every output against the request alone. "
             "A failure is shrunk to a small case in a file. Exit status 0 only if nothing is wrong.",
+        ),
+        (
+            "watch",
+            watch_command,
+            "see the blocks of a running engine",
+            "The block map, a row for every request, and the pool in numbers, live. q ends it. "
+            "Exit status 1 if the engine is lost.",
+        ),
+        (
+            "replay",
+            replay_command,
+            "play back what watch --record wrote, or a saved journal",
+            "The same picture, with pause, single steps, speed and seek.",
+        ),
+        (
+            "explain",
+            explain_command,
+            "say why a request hit or missed the prefix cache",
+            "What the last admission of a request asked for, what it found, and the reason for all that it did not.",
         ),
     ):
         parser = commands.add_parser(name, help=text, description=description)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections import Counter
 from typing import Any
 
@@ -18,7 +20,6 @@ def facts(scene: Scene) -> dict[str, Any]:
     snapshot = scene.snapshot
     return {
         "watched": to_builtins(scene.watched),
-        "seq": scene.seq,
         "step": snapshot.step,
         "time": scene.time,
         "rate": scene.rate,
@@ -47,6 +48,12 @@ def facts(scene: Scene) -> dict[str, Any]:
         "ended": scene.ended,
         "notes": scene.notes,
     }
+
+
+def print_facts(scene: Scene) -> None:
+    """`facts` on a line of stdout, at once."""
+    sys.stdout.write(json.dumps(facts(scene)) + "\n")
+    sys.stdout.flush()
 
 
 def totals(snapshot: Snapshot) -> dict[str, int]:

@@ -6,24 +6,29 @@ from collections import deque
 
 WINDOW = 2.0
 """Seconds: long enough to be steady, short enough to see an engine stop."""
+LEAST = 0.5
+"""Seconds of watching before there is a rate."""
 
 
 class Pace:
-    """Counts steps by the time at which the engine made them."""
+    """Notes at which Unix time the engine was at which step."""
 
-    def __init__(self) -> None:
-        self._times: deque[float] = deque()
+    def __init__(self, time: float, step: int) -> None:
+        self._since = time
+        self._seen = deque([(time, step)])  # the first one is the last before the window
 
-    def step(self, time: float) -> None:
-        """A step was made at ``time``, not before the one before."""
-        self._times.append(time)
+    def note(self, time: float, step: int) -> None:
+        """The engine was at ``step`` at ``time``; neither is less than the one before."""
+        self._seen.append((time, step))
         self._leave(time)
 
-    def rate(self, now: float) -> float:
-        """Steps a second in the `WINDOW` before ``now``."""
+    def rate(self, now: float) -> float | None:
+        """Steps a second in the `WINDOW` before ``now``, or since the first note; None if that was just now."""
+        if (seconds := min(WINDOW, now - self._since)) < LEAST:
+            return None
         self._leave(now)
-        return len(self._times) / WINDOW
+        return (self._seen[-1][1] - self._seen[0][1]) / seconds
 
     def _leave(self, now: float) -> None:
-        while self._times and self._times[0] <= now - WINDOW:
-            self._times.popleft()
+        while len(self._seen) > 1 and self._seen[1][0] <= now - WINDOW:
+            self._seen.popleft()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -15,10 +14,11 @@ from rich.console import Console
 from pellucid.errors import ConfigError
 from pellucid.view.language import add_language, language
 from pellucid.watch.dashboard import Dashboard
-from pellucid.watch.facts import facts
-from pellucid.watch.feed import Feed, feeds
+from pellucid.watch.facts import print_facts
+from pellucid.watch.feed import Feed
 from pellucid.watch.keys import QUIT, Keys
 from pellucid.watch.screen import print_lines, screen
+from pellucid.watch.targets import HELP, feeds
 
 ON_SCREEN_S = 0.125
 IN_A_PIPE_S = 1.0
@@ -29,13 +29,7 @@ MOST_TIME = 0.25
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``pellucid watch``."""
-    parser.add_argument(
-        "target",
-        nargs="*",
-        metavar="TARGET",
-        help="a process id, a socket or http://host:port; several stand side by side "
-        "(the engine of this user that is there, with all its ranks)",
-    )
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=HELP)
     parser.add_argument("--once", action="store_true", help="one picture, then exit")
     parser.add_argument("--json", action="store_true", help="a JSON object a step and engine, a line each")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write what is watched to FILE, for pellucid replay")
@@ -47,13 +41,9 @@ def main(arguments: argparse.Namespace) -> int:
     """Watch; returns 0 if the engine ended in good order or nobody wants to see more, 1 if it was lost."""
     if arguments.interval is not None and not arguments.interval > 0:
         raise ConfigError(f"--interval must be more than 0 seconds, not {arguments.interval:g}.")
-    if arguments.record and len(arguments.target) > 1:
-        raise ConfigError("--record writes one engine core to a file; name one TARGET.")
     spoken = language(arguments)
     with ExitStack() as stack:
-        watched = feeds(arguments.target, arguments.record, stack)
-        for feed in watched:
-            feed.wait_for_picture()
+        watched = feeds(arguments.targets, arguments.record, stack)
         dashboard = Dashboard(len(watched), spoken)
         interval = arguments.interval or (ON_SCREEN_S if sys.stdout.isatty() else IN_A_PIPE_S)
         if arguments.once:
@@ -64,38 +54,33 @@ def main(arguments: argparse.Namespace) -> int:
             _show(watched, dashboard, interval)
         else:
             _print_pictures(watched, dashboard, interval)
-        return max(feed.status for feed in watched)
+    return max(feed.status for feed in watched)
 
 
 def _print(watched: Sequence[Feed], dashboard: Dashboard, *, json: bool = False) -> None:
     """What is there now, for a person or for a program."""
     if json:
         for feed in watched:
-            _print_facts(feed)
+            print_facts(feed.scene())
     else:
         console = Console(highlight=False)
         print_lines(console, dashboard.lines([feed.scene() for feed in watched], console.width))
 
 
-def _print_facts(feed: Feed) -> None:
-    sys.stdout.write(json.dumps(facts(feed.scene())) + "\n")
-    sys.stdout.flush()
-
-
 def _print_steps(watched: Sequence[Feed]) -> None:
     for feed in watched:
-        _print_facts(feed)
-    while any(feed.goes_on for feed in watched):
+        print_facts(feed.scene())
+    while any(feed.ended is None for feed in watched):
         for feed in watched:
-            if feed.goes_on and feed.take(STEP_WAIT_S / len(watched)):
-                _print_facts(feed)
+            if feed.ended is None and feed.take(STEP_WAIT_S / len(watched)):
+                print_facts(feed.scene())
 
 
 def _print_pictures(watched: Sequence[Feed], dashboard: Dashboard, interval: float) -> None:
     _print(watched, dashboard)
     for feed in watched:
         feed.start()
-    while any(feed.goes_on for feed in watched):
+    while any(feed.ended is None for feed in watched):
         before = [feed.version for feed in watched]
         time.sleep(interval)
         if [feed.version for feed in watched] != before:
@@ -109,11 +94,11 @@ def _show(watched: Sequence[Feed], dashboard: Dashboard, interval: float) -> Non
     for feed in watched:
         feed.start()
     with suppress(KeyboardInterrupt), Keys() as keys, screen(console) as draw:
-        while any(feed.goes_on for feed in watched):
+        while any(feed.ended is None for feed in watched):
             begun = time.monotonic()
             draw(dashboard.lines([feed.scene() for feed in watched], *console.size))
             spent = time.monotonic() - begun
             if QUIT in keys.read(max(interval - spent, spent * (1 / MOST_TIME - 1))):
                 return
-    if not any(feed.goes_on for feed in watched):
+    if not any(feed.ended is None for feed in watched):
         print_lines(console, dashboard.lines([feed.scene() for feed in watched], *console.size))
