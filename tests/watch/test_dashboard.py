@@ -128,9 +128,7 @@ def test_a_large_pool_is_scaled_down_and_says_so() -> None:
 
 
 def test_several_cores_stand_side_by_side_where_there_is_room() -> None:
-    scenes = [
-        Scene(snapshot=busy(more=n), watched=replace(WATCHED, rank=n, pid=4242 + n), rate=1.0) for n in range(3)
-    ]
+    scenes = [Scene(snapshot=busy(more=n), watched=replace(WATCHED, rank=n, pid=4242 + n), rate=1.0) for n in range(3)]
     wide, narrow = drawn(*scenes, width=240), drawn(*scenes, width=80)
     assert all(f"rank {n}" in wide[0] for n in range(3))
     assert len(narrow) > 3 * 14

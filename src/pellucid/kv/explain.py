@@ -77,7 +77,7 @@ class Explanation(Struct, frozen=True):
         return _of_several(miss, say("blocks {first}-{last}", first=miss.block, last=last), moment)
 
     def _moment(self, step: int | None) -> Sentence:
-        if step in self.ages:
+        if step is not None and step in self.ages:
             return say("{time} ago", time=lasting(self.ages[step]))
         return say("at step {step}", step=step)
 

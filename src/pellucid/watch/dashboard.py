@@ -29,7 +29,7 @@ class Dashboard:
         self._language = language
 
     def lines(self, scenes: Sequence[Scene], width: int = 80, height: int | None = None) -> list[Text]:
-        """``scenes``, one of each core, in at most ``height`` lines (None: in any number) of at most ``width`` cells."""
+        """``scenes``, one of each core, in at most ``height`` lines (None: any number) of at most ``width`` cells."""
         across = max(1, min(len(scenes), (width + len(GAP)) // (COLUMN + len(GAP))))
         down = -(-len(scenes) // across)
         each_width = (width - len(GAP) * (across - 1)) // across

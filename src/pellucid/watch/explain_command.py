@@ -96,7 +96,9 @@ def _tell(live: Live, explanation: Explanation, language: str, *, with_rank: boo
 def _end(live: Live, name: str) -> str:
     if (ended := live.ended.get(name)) is None:
         return say("{name} is no longer live.", name=name)
-    return say("{name} is no longer live: it ended in step {step} ({reason}).", name=name, step=ended.step, reason=ended.reason)
+    return say(
+        "{name} is no longer live: it ended in step {step} ({reason}).", name=name, step=ended.step, reason=ended.reason
+    )
 
 
 def _facts(live: Live, explanation: Explanation) -> dict[str, object]:

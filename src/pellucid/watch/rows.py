@@ -85,7 +85,7 @@ def waste(request: RequestView, groups: Iterable[GroupView]) -> int:
 
 
 def table(blocks: Iterable[int]) -> str:
-    """Physical ids in logical order. Where a window has moved on there is no block, only a place: "·", or "·3" for 3."""
+    """Physical ids in logical order. Where a window has moved on there is only a place: "·", or "·3" for three."""
     pieces = []
     for null, run in groupby(blocks, key=lambda block: block == RESERVED_BLOCK):
         places = list(run)

@@ -28,9 +28,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def scene_of(
-    live: Live, *, rate: float | None = None, ended: str | None = None, notes: tuple[str, ...] = ()
-) -> Scene:
+def scene_of(live: Live, *, rate: float | None = None, ended: str | None = None, notes: tuple[str, ...] = ()) -> Scene:
     """What ``live`` shows; its goodbye is the end, unless something else was."""
     return Scene(
         snapshot=live.snapshot,

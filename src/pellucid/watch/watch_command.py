@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=HELP)
     parser.add_argument("--once", action="store_true", help="one picture, then exit")
     parser.add_argument("--json", action="store_true", help="a JSON object a step and engine, a line each")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="write what is watched to FILE, for pellucid replay")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write all that comes to FILE, for replay")
     parser.add_argument("--interval", type=float, metavar="S", help="seconds between two pictures (0.125; 1 in a pipe)")
     add_language(parser)
 
