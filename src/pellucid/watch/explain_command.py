@@ -83,7 +83,7 @@ def _sums(lookup: Lookup | None) -> dict[MissReason, int]:
 
 
 def _tell(live: Live, explanation: Explanation, language: str, *, with_rank: bool) -> None:
-    lines = [say("rank {rank}:", rank=live.watched.rank)] if with_rank else []
+    lines: list[str] = [say("rank {rank}:", rank=live.watched.rank)] if with_rank else []
     lines.append(explanation.sentence)
     if sums := _sums(explanation.lookup):
         lines.append(say("tokens missed: {misses}", misses=misses(sums)))
@@ -94,11 +94,10 @@ def _tell(live: Live, explanation: Explanation, language: str, *, with_rank: boo
 
 
 def _end(live: Live, name: str) -> str:
-    if (ended := live.ended.get(name)) is None:
+    ended = live.ended.get(name)
+    if ended is None:
         return say("{name} is no longer live.", name=name)
-    return say(
-        "{name} is no longer live: it ended in step {step} ({reason}).", name=name, step=ended.step, reason=ended.reason
-    )
+    return say("{name} is no longer live: it ended in step {n} ({why}).", name=name, n=ended.step, why=ended.reason)
 
 
 def _facts(live: Live, explanation: Explanation) -> dict[str, object]:

@@ -31,11 +31,11 @@ def head(scene: Scene, width: int, language: str) -> list[Text]:
 
 def _violations(scene: Scene, width: int, language: str) -> Iterator[Text]:
     badge = f" {told(say('BROKEN'), language)} "
+    indent = cell_len(badge) + 1
     for violation in scene.violations[:VIOLATIONS_SHOWN]:
-        for i, line in enumerate(wrapped(printable(violation), width - cell_len(badge) - 1)):
-            yield Text.assemble(
-                (badge if i == 0 else " " * cell_len(badge), BROKEN if i == 0 else ""), " ", (line, ALARM)
-            )
+        for i, line in enumerate(wrapped(printable(violation), width - indent)):
+            head = Text.assemble((badge, BROKEN), " ") if i == 0 else Text(" " * indent)
+            yield head.append(line, style=ALARM)
     if (more := len(scene.violations) - VIOLATIONS_SHOWN) > 0:
         yield Text(told(say("and {n:,} more that do not hold", n=more), language), style=ALARM)
 
