@@ -28,10 +28,10 @@ HEADING = (
     say("blocks"),
     say("waste"),
     say("cached"),
-    say("pre-empted"),
+    say("preemptions"),
     say("table"),
 )
-LEAST = (8, 9, 6, 6, 5, 6, 10, 0)
+LEAST = (8, 9, 6, 6, 5, 6, 11, 0)
 """Columns stay where they are while requests come, go and grow."""
 LEAST_TABLE = 8
 

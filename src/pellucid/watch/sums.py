@@ -54,7 +54,7 @@ def usage(snapshot: Snapshot) -> str:
     if {group.block_size for group in snapshot.groups} == {pool.block_size}:
         tokens, slots = held * pool.block_size - snapshot.waste, pool.usable * pool.block_size
         parts.append(say("{tokens:,} of {slots:,} slots ({rate:.1%})", tokens=tokens, slots=slots, rate=tokens / slots))
-    return clauses([*parts, say("{n:,} slots wasted", n=snapshot.waste)])
+    return clauses([*parts, say("{n:,} wasted", n=snapshot.waste)])
 
 
 def hits(snapshot: Snapshot) -> str:

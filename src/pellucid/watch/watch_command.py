@@ -10,8 +10,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from pellucid.errors import ConfigError
+from pellucid.lang import say, told
 from pellucid.view.language import add_language, language
 from pellucid.watch.dashboard import Dashboard
 from pellucid.watch.facts import print_facts
@@ -20,6 +22,7 @@ from pellucid.watch.keys import QUIT, Keys
 from pellucid.watch.screen import print_lines, screen
 from pellucid.watch.targets import HELP, feeds
 
+KEYS = say("q quit")
 ON_SCREEN_S = 0.125
 IN_A_PIPE_S = 1.0
 STEP_WAIT_S = 0.2
@@ -51,7 +54,7 @@ def main(arguments: argparse.Namespace) -> int:
         elif arguments.json:
             _print_steps(watched)
         elif sys.stdout.isatty():
-            _show(watched, dashboard, interval)
+            _show(watched, dashboard, interval, spoken)
         else:
             _print_pictures(watched, dashboard, interval)
     return max(feed.status for feed in watched)
@@ -88,7 +91,7 @@ def _print_pictures(watched: Sequence[Feed], dashboard: Dashboard, interval: flo
             _print(watched, dashboard)
 
 
-def _show(watched: Sequence[Feed], dashboard: Dashboard, interval: float) -> None:
+def _show(watched: Sequence[Feed], dashboard: Dashboard, interval: float, language: str) -> None:
     """Draw on the terminal's other screen until q, Ctrl-C, or the end of all engines, which stays on the first one."""
     console = Console(highlight=False)
     for feed in watched:
@@ -96,7 +99,9 @@ def _show(watched: Sequence[Feed], dashboard: Dashboard, interval: float) -> Non
     with suppress(KeyboardInterrupt), Keys() as keys, screen(console) as draw:
         while any(feed.ended is None for feed in watched):
             begun = time.monotonic()
-            draw(dashboard.lines([feed.scene() for feed in watched], *console.size))
+            width, height = console.size
+            lines = dashboard.lines([feed.scene() for feed in watched], width, height - 1)
+            draw([*lines, *[Text()] * (height - 1 - len(lines)), Text(told(KEYS, language), style="dim")])
             spent = time.monotonic() - begun
             if QUIT in keys.read(max(interval - spent, spent * (1 / MOST_TIME - 1))):
                 return
