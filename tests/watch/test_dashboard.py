@@ -147,7 +147,7 @@ def test_each_kv_group_has_its_own_table_and_a_window_leaves_places() -> None:
     lines = drawn(Scene(snapshot=replace(shot, groups=groups, requests=requests), watched=WATCHED))
     row = next(i for i, line in enumerate(lines) if line.startswith("A alice"))
     assert lines[row : row + 3] == [
-        "A alice    running       61      6     6      0          0",
+        "A alice    running       61      6     6      0           0",
         "    0 full attention     1-4",
         "    1 sliding window 32  ·2 11-12",
     ]

@@ -80,15 +80,20 @@ def _print_steps(watched: Sequence[Feed]) -> None:
 
 
 def _print_pictures(watched: Sequence[Feed], dashboard: Dashboard, interval: float) -> None:
+    """A picture whenever something has changed, the end of all engines being the last of it."""
     _print(watched, dashboard)
+    shown = [feed.version for feed in watched]
     for feed in watched:
         feed.start()
-    while any(feed.ended is None for feed in watched):
-        before = [feed.version for feed in watched]
-        time.sleep(interval)
-        if [feed.version for feed in watched] != before:
+    while True:
+        ends = all(feed.ended is not None for feed in watched)
+        if (versions := [feed.version for feed in watched]) != shown:
             print()
             _print(watched, dashboard)
+            shown = versions
+        if ends:
+            return
+        time.sleep(interval)
 
 
 def _show(watched: Sequence[Feed], dashboard: Dashboard, interval: float, language: str) -> None:
