@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 PROGRAM = """
 import json, sys
@@ -29,6 +29,14 @@ for line in sys.stdin:
                 llm.step()
     print(json.dumps({r.name: r.blocks for r in llm.kv.snapshot().requests}), flush=True)
 """
+
+
+class Run(NamedTuple):
+    """A recording of an engine, what ``watch --json`` said meanwhile, and the engine's own block tables."""
+
+    file: Path
+    told: list[Any]
+    tables: list[dict[str, list[int]]]
 
 
 class Driven:
@@ -93,3 +101,15 @@ def pellucid(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """``pellucid ARGUMENTS`` to its end."""
     command = [sys.executable, "-m", "pellucid", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(folder))
+
+
+def watching(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """``pellucid watch ARGUMENTS``, which goes on."""
+    command = [sys.executable, "-m", "pellucid", "watch", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(folder))
+
+
+def line_of(watcher: subprocess.Popen[str]) -> Any:
+    """The next line of ``watch --json``."""
+    assert watcher.stdout
+    return json.loads(watcher.stdout.readline())

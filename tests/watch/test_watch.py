@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,18 +13,7 @@ import pytest
 from pellucid.stream.messages import Picture, Watched
 from pellucid.stream.publisher import Publisher
 from view.pictures import snapshot
-from watch.driven import Driven, driven, environment, pellucid
-
-
-def watching(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """``pellucid watch``, which has shown its first line."""
-    command = [sys.executable, "-m", "pellucid", "watch", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(folder))
-
-
-def line_of(watcher: subprocess.Popen[str]) -> Any:
-    assert watcher.stdout
-    return json.loads(watcher.stdout.readline())
+from watch.driven import Driven, Run, driven, line_of, pellucid, watching
 
 
 def tables_of(told: Any) -> dict[str, list[int]]:
@@ -34,9 +21,9 @@ def tables_of(told: Any) -> dict[str, list[int]]:
 
 
 def test_once_shows_each_request_and_its_blocks(folder: Path, engine: Driven) -> None:
-    engine.add("alice", 1, 13)
+    engine.add("alice", 220, 13)
     engine.step(2)
-    engine.add("bob", 1, 9)
+    engine.add("bob", 220, 9)
     engine.add("carol", 100, 145, 5)  # does not fit beside them
     tables = engine.step(1)
     done = pellucid(folder, "watch", "--once", "--json")
@@ -58,26 +45,11 @@ def test_once_shows_each_request_and_its_blocks(folder: Path, engine: Driven) ->
     assert rows["carol"] == ["waiting", "0", "0", "0", "-", "0", "-"]
 
 
-def test_a_line_of_json_for_every_step_and_a_recording_that_plays_them(
-    folder: Path, engine: Driven, tmp_path: Path
-) -> None:
-    file = str(tmp_path / "run.rec")
-    engine.add("dora", 50, 13, 5)
-    watcher = watching(folder, "--json", "--record", file)
-    told = [line_of(watcher)]
-    assert told[0]["requests"][0]["state"] == "waiting"
-    tables = [engine.step(1) for _ in range(5)]
-    told += [line_of(watcher) for _ in range(5)]
-    watcher.send_signal(signal.SIGINT)
-    watcher.communicate(timeout=30)
-    assert [tables_of(line) for line in told[1:]] == tables
-    assert tables[0]
-    assert not tables[-1]
-    replayed = [json.loads(line) for line in pellucid(folder, "replay", file, "--json").stdout.splitlines()]
-    assert [line["requests"] for line in replayed] == [line["requests"] for line in told]
-    step = told[2]["step"]
-    once = pellucid(folder, "replay", file, "--once", "--json", "--at", str(step)).stdout
-    assert json.loads(once)["requests"] == told[2]["requests"]
+def test_a_line_of_json_for_every_step(run: Run) -> None:
+    assert run.told[0]["requests"][0]["state"] == "waiting"
+    assert [tables_of(line) for line in run.told[1:]] == run.tables
+    assert run.tables[0]
+    assert not run.tables[-1]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

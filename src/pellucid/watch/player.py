@@ -8,7 +8,7 @@ from pellucid.lang import Sentence, say
 from pellucid.watch.tape import Tape
 
 FASTEST = 256.0
-KEYS = say("space pause   left/right one step   + - speed   0-9 tens of a percent   g/G start/end   q quit")
+KEYS = say("space pause  left/right step  + - speed  0-9 seek  g/G start/end  q quit")
 
 
 class Player:
