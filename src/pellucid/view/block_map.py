@@ -43,6 +43,9 @@ class Mark(NamedTuple):
     style: str
 
 
+NOBODY_KNOWN = Mark(UNKNOWN_OWNER, "color(160)")
+
+
 def marks(snapshot: Snapshot, letters: Letters) -> list[Mark]:
     """One mark for every block.
 
@@ -50,17 +53,17 @@ def marks(snapshot: Snapshot, letters: Letters) -> list[Mark]:
     one that no table of the snapshot holds shows ``?``.
     """
     pool = snapshot.pool
-    owner = {block: request.name for request in snapshot.requests for block in request.held}
+    known = {name: Mark(letters.letter(name), letters.style(name)) for name in (r.name for r in snapshot.requests)}
+    owner = {block: known[request.name] for request in snapshot.requests for block in request.held}
+    states = {state: Mark(*mark) for state, mark in MARKS.items()}
     result = []
     for block, state in enumerate(pool.states):
         if state is not BlockState.HELD:
-            result.append(Mark(*MARKS[state]))
+            result.append(states[state])
         elif pool.owners[block] > 1:
             result.append(Mark(str(pool.owners[block]) if pool.owners[block] < 10 else MANY, SHARED))
-        elif (name := owner.get(block)) is None:
-            result.append(Mark(UNKNOWN_OWNER, "color(160)"))
         else:
-            result.append(Mark(letters.letter(name), letters.style(name)))
+            result.append(owner.get(block, NOBODY_KNOWN))
     return result
 
 

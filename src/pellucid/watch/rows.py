@@ -47,14 +47,14 @@ def rows(
     """
     requests = sorted(snapshot.requests, key=lambda request: request.status is not RequestStatus.RUNNING)
     letters.meet(request.name for request in snapshot.requests)
+    each = 1 if len(snapshot.groups) == 1 else 1 + len(snapshot.groups)
+    fits = len(requests) if most is None or each * len(requests) <= most else max(0, (most - 1) // each)
     heading = [told(text, language) for text in HEADING]
-    cells = [_cells(request, snapshot, language) for request in requests]
+    cells = [_cells(request, snapshot, language) for request in requests[:fits]]
     widths = [max(map(cell_len, column)) for column in zip(heading, *cells, strict=True)]
     widths = [max(pair) for pair in zip(widths, LEAST, strict=True)]
     lines = [Text(_line(heading, widths, width).rstrip(), style="dim")]
-    each = 1 if len(snapshot.groups) == 1 else 1 + len(snapshot.groups)
-    fits = len(requests) if most is None or each * len(requests) <= most else max(0, (most - 1) // each)
-    for request, row in zip(requests[:fits], cells[:fits], strict=True):
+    for request, row in zip(requests, cells, strict=False):
         letter = letters.letter(request.name), letters.style(request.name)
         lines.append(Text.assemble(letter, _line(row, widths, width)[1:].rstrip()))
         lines += _group_lines(request, snapshot.groups, width) if each > 1 else ()
