@@ -55,7 +55,8 @@ A alice    running       61      4     3      0           0  1-4
 B bob      running       45      3     3     32           1  1-2 9
 C carol    waiting        0      0     0      -           0  -
 
-pool    80 blocks = 1 reserved + 79 usable; 5 held, 2 cached, 71 free, 1 fenced
+pool    80 blocks of 16 tokens = 1 reserved + 79 usable
+blocks  5 held, 2 cached, 71 free, 1 fenced
 use     5 of 79 blocks (6.3%); 74 of 1,264 slots (5.9%); 6 wasted
 hits    first 320 of 512 tokens (62.5%); resume 16 of 40 tokens (40.0%)
 misses  never seen 100, evicted 92, shorter than a block 24"""

@@ -14,12 +14,11 @@ from pellucid.view.lines import wrapped
 
 def totals(snapshot: Snapshot, width: int = 80, language: str = "en") -> list[Text]:
     """Blocks by state, tokens with a slot, and slots that hold none. A shared token counts for each of its owners."""
-    sentences = blocks_by_state(snapshot), _slots(snapshot)
+    sentences = _blocks(snapshot), _slots(snapshot)
     return [Text(line) for sentence in sentences for line in wrapped(told(sentence, language), width)]
 
 
-def blocks_by_state(snapshot: Snapshot) -> Sentence:
-    """How many blocks there are in each state."""
+def _blocks(snapshot: Snapshot) -> Sentence:
     pool = snapshot.pool
     count = Counter(pool.states)
     return say(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from pellucid.kv.acts import LookupKind, MissReason
+from pellucid.kv.block import BlockState
 from pellucid.kv.snapshot import HitCount, Snapshot
-from pellucid.lang import clauses, phrases, say, told
+from pellucid.lang import Sentence, clauses, phrases, say, told
 from pellucid.view.lines import padded, wrapped
-from pellucid.view.totals import blocks_by_state
 
 KINDS = {
     LookupKind.FIRST: say("first"),
@@ -33,7 +34,8 @@ REASONS = {
 def sums(snapshot: Snapshot, width: int = 80, language: str = "en") -> list[Text]:
     """Blocks by state, usage in blocks beside usage in tokens, hits of each kind of lookup, misses by reason."""
     labelled = [
-        (say("pool"), blocks_by_state(snapshot)),
+        (say("pool"), size(snapshot)),
+        (say("blocks"), states(snapshot)),
         (say("use"), usage(snapshot)),
         (say("hits"), hits(snapshot)),
     ]
@@ -41,6 +43,30 @@ def sums(snapshot: Snapshot, width: int = 80, language: str = "en") -> list[Text
         labelled.append((say("misses"), misses(snapshot.missed)))
     indent = max(cell_len(told(label, language)) for label, _ in labelled) + 2
     return [line for label, text in labelled for line in _paragraph(label, text, indent, width, language)]
+
+
+def size(snapshot: Snapshot) -> Sentence:
+    """How many blocks there are, and how many of them requests can ever hold."""
+    pool = snapshot.pool
+    return say(
+        "{total:,} blocks of {size} tokens = {reserved} reserved + {usable:,} usable",
+        total=pool.total,
+        size=pool.block_size,
+        reserved=pool.total - pool.usable,
+        usable=pool.usable,
+    )
+
+
+def states(snapshot: Snapshot) -> Sentence:
+    """The usable blocks by state."""
+    count = Counter(snapshot.pool.states)
+    return say(
+        "{held:,} held, {cached:,} cached, {free:,} free, {fenced:,} fenced",
+        held=count[BlockState.HELD],
+        cached=count[BlockState.CACHED],
+        free=count[BlockState.FREE],
+        fenced=count[BlockState.FENCED],
+    )
 
 
 def usage(snapshot: Snapshot) -> str:
