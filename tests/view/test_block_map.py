@@ -108,3 +108,18 @@ def test_colours_on_a_terminal_and_none_in_a_pipe() -> None:
     plain = printed(force_terminal=False, color_system=None)
     assert "\x1b" not in plain
     assert "\x1b[" in printed(force_terminal=True, color_system="standard")
+
+
+def test_whoever_draws_for_days_forgets_names_and_goes_on_with_the_letters() -> None:
+    letters = Letters(["a", "b", "c"])
+    letters.keep(["b", "never met"])
+    assert (list(letters), len(letters)) == (["b"], 1)
+    assert (letters.letter("b"), letters.letter("d"), letters.letter("a")) == ("B", "D", "E")
+
+
+def test_a_map_of_few_rows() -> None:
+    shot = snapshot(1000, {"a": range(1, 501)})
+    lines = block_map(shot, Letters(), rows=4)
+    assert lines[0].plain.startswith("one cell stands for 4 blocks")
+    assert cells(lines) == "A" * 125 + "." * 125
+    assert len(block_map(shot, Letters(), rows=16)) == len(block_map(shot, Letters())) == 17

@@ -19,6 +19,8 @@ GAP = "   "
 LEAST_MAP = 2
 LEAST_HEIGHT = 12
 """With fewer lines there is neither map nor table."""
+REMEMBERED = 1_000
+"""So many requests that have left keep their letters."""
 
 
 class Dashboard:
@@ -48,6 +50,8 @@ class Dashboard:
 def picture(scene: Scene, letters: Letters, width: int, height: int | None, language: str) -> list[Text]:
     """One core. What has no room is left out in this order: rows of the map, rows of requests, and then both."""
     snapshot = scene.snapshot
+    if len(letters) > len(snapshot.requests) + REMEMBERED:
+        letters.keep(request.name for request in snapshot.requests)
     top, bottom = head(scene, width, language), sums(snapshot, width, language)
     if height is not None and height < max(LEAST_HEIGHT, len(top) + len(bottom) + 8):
         return [*top, *bottom][:height]
@@ -59,7 +63,8 @@ def picture(scene: Scene, letters: Letters, width: int, height: int | None, lang
         rows_of_map = max(LEAST_MAP, spare // 2, spare - len(snapshot.requests) - 1)
     cells = block_map(snapshot, letters, width, language, rows_of_map)
     most = None if room is None else room - len(cells) - 1
-    return [*top, Text(), *cells, *marks, Text(), *rows(snapshot, letters, width, language, most), Text(), *bottom]
+    table = rows(snapshot, letters, width, language, most)
+    return [*top, Text(), *cells, *marks, Text(), *table, Text(), *bottom][:height]
 
 
 def _beside(columns: Sequence[Sequence[Text]], width: int) -> list[Text]:

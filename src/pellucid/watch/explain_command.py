@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +17,7 @@ from pellucid.kv.explain import Explanation
 from pellucid.lang import encoded, say, told
 from pellucid.stream.live import Live
 from pellucid.view.language import add_language, language
+from pellucid.view.letters import printable
 from pellucid.view.lines import wrapped
 from pellucid.watch.screen import print_lines
 from pellucid.watch.sums import misses
@@ -89,8 +89,9 @@ def _tell(live: Live, explanation: Explanation, language: str, *, with_rank: boo
         lines.append(say("tokens missed: {misses}", misses=misses(sums)))
     if explanation.ended:
         lines.append(_end(live, explanation.request))
-    console = Console(file=sys.stdout, highlight=False)
-    print_lines(console, [Text(part) for line in lines for part in wrapped(told(line, language), console.width)])
+    console = Console(highlight=False)
+    for line in lines:
+        print_lines(console, map(Text, wrapped(printable(told(line, language)), console.width)))
 
 
 def _end(live: Live, name: str) -> str:

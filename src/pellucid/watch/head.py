@@ -25,7 +25,7 @@ def head(scene: Scene, width: int, language: str) -> list[Text]:
     pieces = [Text(piece, style="bold" if i == 0 else "") for i, piece in enumerate(_about(scene, language))]
     lines += flow(pieces, width, indent=2)
     for sentence, style in _remarks(scene):
-        lines += [Text(line, style=style) for line in wrapped(told(sentence, language), width)]
+        lines += [Text(line, style=style) for line in wrapped(printable(told(sentence, language)), width)]
     return lines
 
 
@@ -61,8 +61,8 @@ def _remarks(scene: Scene) -> Iterator[tuple[str, str]]:
             WARNING,
         )
     if scene.ended is not None:
-        yield say("nothing more comes: {reason}", reason=printable(scene.ended)), WARNING
+        yield say("nothing more comes: {reason}", reason=scene.ended), WARNING
     for note in scene.notes:
         yield note, WARNING
     for sentence in scene.watched.unobservable if scene.watched else ():
-        yield say("not observable: {what}", what=printable(sentence)), "dim"
+        yield say("not observable: {what}", what=sentence), "dim"
