@@ -17,7 +17,7 @@ import pellucid
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-BASE_ROOMS = ("errors", "kv", "lang", "notebook", "plan", "view")
+BASE_ROOMS = ("errors", "kv", "lang", "notebook", "plan", "stream", "view", "watch")
 
 SECRETS = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{36}|hf_[A-Za-z0-9]{30}|sk-[A-Za-z0-9_-]{32}"

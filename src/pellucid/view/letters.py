@@ -35,8 +35,9 @@ class Letters:
         kept = set(names)
         self._numbers = {name: number for name, number in self._numbers.items() if name in kept}
 
-    def __len__(self) -> int:
-        """How many names it remembers."""
+    @property
+    def remembered(self) -> int:
+        """How many names it has not forgotten."""
         return len(self._numbers)
 
     def __iter__(self) -> Iterator[str]:

@@ -50,7 +50,7 @@ class Dashboard:
 def picture(scene: Scene, letters: Letters, width: int, height: int | None, language: str) -> list[Text]:
     """One core. What has no room is left out in this order: rows of the map, rows of requests, and then both."""
     snapshot = scene.snapshot
-    if len(letters) > len(snapshot.requests) + REMEMBERED:
+    if letters.remembered > len(snapshot.requests) + REMEMBERED:
         letters.keep(request.name for request in snapshot.requests)
     top, bottom = head(scene, width, language), sums(snapshot, width, language)
     if height is not None and height < max(LEAST_HEIGHT, len(top) + len(bottom) + 8):
