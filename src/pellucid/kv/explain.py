@@ -14,8 +14,8 @@ class Explanation(Struct, frozen=True):
     """What one request's last admission asked of the prefix index and got.
 
     ``lookup`` is None for a request that has not been admitted, or with prefix caching off.
-    ``ages`` are the seconds since each step that is still remembered: then it says how long ago, not in which
-    step. ``str()`` of it is the answer in prose.
+    ``seen`` is False if it was admitted before anybody looked. ``ages`` are the seconds since each step that is
+    still remembered: then it says how long ago, not in which step. ``str()`` of it is the answer in prose.
     """
 
     request: str
@@ -23,6 +23,7 @@ class Explanation(Struct, frozen=True):
     block_size: int
     lookup: Lookup | None
     ended: bool = False
+    seen: bool = True
     ages: Mapping[int, float] = {}
 
     @property
@@ -41,6 +42,8 @@ class Explanation(Struct, frozen=True):
                 "{name}: prefix caching is off (enable_prefix_caching=False), so nothing was asked.", name=self.request
             )
         if self.lookup is None:
+            if not self.seen:
+                return say("{name}: its admission was not seen, so what it asked for is not known.", name=self.request)
             if self.ended:
                 return say("{name}: never admitted, so nothing has been asked.", name=self.request)
             return say("{name}: not admitted yet, so nothing has been asked.", name=self.request)

@@ -14,6 +14,7 @@ from rich.text import Text
 from pellucid.errors import UnknownRequest
 from pellucid.kv.acts import Lookup, MissReason
 from pellucid.kv.explain import Explanation
+from pellucid.kv.table import RequestStatus
 from pellucid.lang import encoded, say, told
 from pellucid.stream.live import Live
 from pellucid.view.language import add_language, language
@@ -61,9 +62,15 @@ def _answers(known: list[tuple[Live, float | None]], name: str) -> Iterator[tupl
         except UnknownRequest as error:
             refusals.append(str(error))
         else:
-            yield live, replace(explanation, ages=_ages(live, explanation.lookup, now))
+            seen = explanation.lookup is not None or not _admitted(live, name)
+            yield live, replace(explanation, seen=seen, ages=_ages(live, explanation.lookup, now))
     if len(refusals) == len(known):
         raise UnknownRequest(" ".join(dict.fromkeys(refusals)))
+
+
+def _admitted(live: Live, name: str) -> bool:
+    """Whether ``name`` runs now, or did before it was pre-empted."""
+    return any(request.name == name and request.status != RequestStatus.WAITING for request in live.snapshot.requests)
 
 
 def _ages(live: Live, lookup: Lookup | None, now: float | None) -> dict[int, float]:

@@ -12,7 +12,9 @@ import pytest
 from pellucid.errors import UnknownRequest
 from pellucid.kv.acts import Lookup, LookupKind, Miss, MissReason
 from pellucid.kv.explain import Explanation, lasting
+from pellucid.kv.journal import Journal
 from pellucid.watch import explain_command
+from view.pictures import snapshot
 from watch.driven import Driven, Run, pellucid
 from watch.test_replay import long_journal
 
@@ -90,6 +92,13 @@ def test_ages_and_steps_in_one_sentence() -> None:
         "alice: asked 20 tokens, hit 8 (step 30); block 2 was evicted 41 s ago for bob; "
         "blocks 3-4 were withdrawn at step 20, as carol left before computing it."
     )
+
+
+def test_an_admission_that_nobody_saw_is_not_denied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Journal(snapshot(20, {"ran before": [1, 2], "waits": []})).save(tmp_path / "late.jsonl")
+    said = explained(capsys, str(tmp_path / "late.jsonl"), "ran before")
+    assert said == "ran before: its admission was not seen, so what it asked for is not known."
+    assert "not admitted yet" in explained(capsys, str(tmp_path / "late.jsonl"), "waits")
 
 
 @pytest.mark.parametrize(
