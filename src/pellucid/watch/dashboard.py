@@ -18,7 +18,7 @@ COLUMN = 76
 GAP = "   "
 LEAST_MAP = 2
 LEAST_HEIGHT = 12
-"""With fewer lines there is neither map nor table."""
+"""With fewer lines there is no map."""
 REMEMBERED = 1_000
 """So many requests that have left keep their letters."""
 
@@ -48,13 +48,14 @@ class Dashboard:
 
 
 def picture(scene: Scene, letters: Letters, width: int, height: int | None, language: str) -> list[Text]:
-    """One core. What has no room is left out in this order: rows of the map, rows of requests, and then both."""
+    """One core. Where there is little room the map gets fewer rows, then requests are left out, then the map."""
     snapshot = scene.snapshot
     if letters.remembered > len(snapshot.requests) + REMEMBERED:
         letters.keep(request.name for request in snapshot.requests)
     top, bottom = head(scene, width, language), sums(snapshot, width, language)
     if height is not None and height < max(LEAST_HEIGHT, len(top) + len(bottom) + 8):
-        return [*top, *bottom][:height]
+        room = height - len(top) - len(bottom) - 1
+        return [*top, *(rows(snapshot, letters, width, language, room) if room > 1 else ()), *bottom][:height]
     marks = legend(snapshot, letters, width, language, names=False)
     room = None if height is None else height - len(top) - len(marks) - len(bottom) - 3
     rows_of_map = None
