@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 from rich.text import Text
 
+from pellucid.kv.snapshot import Snapshot
 from pellucid.view import Letters, block_map, legend
 from pellucid.watch.head import head
 from pellucid.watch.rows import rows
@@ -18,7 +19,8 @@ COLUMN = 76
 GAP = "   "
 LEAST_MAP = 2
 LEAST_HEIGHT = 12
-"""With fewer lines there is no map."""
+LEAST_LEFT = 8
+"""With fewer lines in all, or fewer between head and sums, there is no map."""
 REMEMBERED = 1_000
 """So many requests that have left keep their letters."""
 
@@ -53,19 +55,24 @@ def picture(scene: Scene, letters: Letters, width: int, height: int | None, lang
     if letters.remembered > len(snapshot.requests) + REMEMBERED:
         letters.keep(request.name for request in snapshot.requests)
     top, bottom = head(scene, width, language), sums(snapshot, width, language)
-    if height is not None and height < max(LEAST_HEIGHT, len(top) + len(bottom) + 8):
-        room = height - len(top) - len(bottom) - 1
-        return [*top, *(rows(snapshot, letters, width, language, room) if room > 1 else ()), *bottom][:height]
+    left = None if height is None else height - len(top) - len(bottom)
+    if height is not None and left is not None and (height < LEAST_HEIGHT or left < LEAST_LEFT):
+        middle = rows(snapshot, letters, width, language, left - 1) if left > 1 else []
+    else:
+        middle = _map_and_rows(snapshot, letters, width, left, language)
+    return [*top, *middle, *bottom][:height]
+
+
+def _map_and_rows(snapshot: Snapshot, letters: Letters, width: int, height: int | None, language: str) -> list[Text]:
     marks = legend(snapshot, letters, width, language, names=False)
-    room = None if height is None else height - len(top) - len(marks) - len(bottom) - 3
+    room = None if height is None else height - len(marks) - 3  # for blank lines
     rows_of_map = None
     if room is not None:
         spare = room - 2  # ruler and scale
         rows_of_map = max(LEAST_MAP, spare // 2, spare - len(snapshot.requests) - 1)
     cells = block_map(snapshot, letters, width, language, rows_of_map)
-    most = None if room is None else room - len(cells) - 1
-    table = rows(snapshot, letters, width, language, most)
-    return [*top, Text(), *cells, *marks, Text(), *table, Text(), *bottom][:height]
+    table = rows(snapshot, letters, width, language, None if room is None else room - len(cells) - 1)
+    return [Text(), *cells, *marks, Text(), *table, Text()]
 
 
 def _beside(columns: Sequence[Sequence[Text]], width: int) -> list[Text]:
