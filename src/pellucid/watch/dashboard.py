@@ -18,9 +18,8 @@ COLUMN = 76
 """Where each of several cores has as many columns as this they stand side by side."""
 GAP = "   "
 LEAST_MAP = 2
-LEAST_HEIGHT = 12
 LEAST_LEFT = 8
-"""With fewer lines in all, or fewer between head and sums, there is no map."""
+"""With fewer lines between head and sums there is no map."""
 REMEMBERED = 1_000
 """So many requests that have left keep their letters."""
 
@@ -56,7 +55,7 @@ def picture(scene: Scene, letters: Letters, width: int, height: int | None, lang
         letters.keep(request.name for request in snapshot.requests)
     top, bottom = head(scene, width, language), sums(snapshot, width, language)
     left = None if height is None else height - len(top) - len(bottom)
-    if height is not None and left is not None and (height < LEAST_HEIGHT or left < LEAST_LEFT):
+    if left is not None and left < LEAST_LEFT:
         middle = rows(snapshot, letters, width, language, left - 1) if left > 1 else []
     else:
         middle = _map_and_rows(snapshot, letters, width, left, language)
