@@ -43,7 +43,7 @@ def vllm_python(version: str = WHOLE) -> Path:
 
 
 def run_in(
-    version: str, script: Path, *arguments: str, environment: Mapping[str, str] | None = None, timeout: float = 900
+    version: str, script: Path, *arguments: str, environment: Mapping[str, str] | None = None, timeout: float = 600
 ) -> Any:
     """What the last line that ``script`` prints says in JSON, run by this vLLM's interpreter.
 

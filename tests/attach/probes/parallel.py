@@ -33,8 +33,7 @@ async def run(folder: Path) -> dict[str, Any]:
     from vllm import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    from attach.stub import next_token
-    from attach.stub.engine import OUTPUT, arguments, prompts
+    from attach.stub.engine import arguments, expected, prompts
 
     begun = time.monotonic()
     engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments(folder), data_parallel_size=CORES))
@@ -45,12 +44,11 @@ async def run(folder: Path) -> dict[str, Any]:
         processes = [process.name for process in engine.engine_core.resources.engine_manager.processes]
     finally:
         engine.shutdown()
-    expected = {name: [next_token(tokens, len(tokens) + n) for n in range(OUTPUT)] for name, tokens in requests.items()}
     return {
         "version": vllm.__version__,
         "client": type(engine.engine_core).__name__,
         "cores": processes,
-        "outputs as expected": outputs == expected,
+        "outputs as expected": outputs == expected(requests),
         "seconds": [round(started - begun, 1), round(time.monotonic() - started, 1)],
     }
 

@@ -1,8 +1,9 @@
 """Runs the stub's eight requests, which share prefixes and pre-empt each other, once for each way to start vLLM.
 
-    python run.py '{"groups": [0, 64], "asynchronous": true, "multiprocess": true}' ...
+    python run.py '{"groups": [0, 64], "asynchronous": true, "multiprocess": true, "forced": [7, 8, 9]}' ...
 
-Each argument has the fields of `attach.stub.Options`, and ``multiprocess``. The last line is one JSON object.
+Each argument has the fields of `attach.stub.Options`, ``multiprocess``, and ``forced``, the first tokens of every
+output. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,9 @@ def watch_preemptions(scheduler: Any) -> list[str]:
     return names
 
 
-def run(multiprocess: bool = False, **wanted: Any) -> dict[str, Any]:
-    from attach.stub import Options, next_token
-    from attach.stub.engine import OUTPUT, add, drain, make_engine, prompts
+def run(multiprocess: bool = False, forced: Sequence[int] = (), **wanted: Any) -> dict[str, Any]:
+    from attach.stub import END_TOKEN, Options
+    from attach.stub.engine import add, drain, expected, make_engine, prompts
 
     options = Options(**wanted)
     os.environ |= options.environment
@@ -44,13 +46,13 @@ def run(multiprocess: bool = False, **wanted: Any) -> dict[str, Any]:
         engine = make_engine(Path(folder), multiprocess, disable_log_stats=options.asynchronous)
         scheduler = None if multiprocess else engine.engine_core.engine_core.scheduler
         preempted = watch_preemptions(scheduler) if scheduler else []
-        add(engine, requests)
+        add(engine, requests, extra_args={"forced": list(forced)}, stop_token_ids=[END_TOKEN])
         steps, outputs = drain(engine)
-    expected = {
-        name: [next_token(tokens, len(tokens) + n, (), options) for n in range(OUTPUT)]
-        for name, tokens in requests.items()
+    seen = {
+        "engine": type(engine.engine_core).__name__,
+        "steps": steps,
+        "outputs as expected": outputs == expected(requests, forced, options),
     }
-    seen = {"engine": type(engine.engine_core).__name__, "steps": steps, "outputs as expected": outputs == expected}
     if scheduler:
         seen |= {
             "preemptions": len(preempted),

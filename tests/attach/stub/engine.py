@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from vllm import EngineArgs, LLMEngine, SamplingParams
 
 from attach.stub.executor import StubExecutor
 from attach.stub.folder import write_model
+from attach.stub.options import Options
+from attach.stub.tokens import next_token
 
 OUTPUT = 60  # tokens
 
@@ -68,3 +71,14 @@ def drain(engine: LLMEngine) -> tuple[int, dict[str, list[int]]]:
         for output in engine.step():
             outputs[output.request_id] = list(output.outputs[0].token_ids)
     return steps, outputs
+
+
+def expected(
+    requests: dict[str, list[int]], forced: Sequence[int] = (), options: Options | None = None
+) -> dict[str, list[int]]:
+    """What `drain` gives for these requests, whatever was pre-empted, shared or run beside them."""
+    length = min(OUTPUT, (options and options.end_after) or OUTPUT)
+    return {
+        name: [next_token(tokens, len(tokens) + n, forced, options) for n in range(length)]
+        for name, tokens in requests.items()
+    }
