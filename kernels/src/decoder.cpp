@@ -16,9 +16,21 @@ T *scratch(long count) {
     return memory.data();
 }
 
+constexpr long WORTH_FETCHING = 8 << 20;  // bytes of K and V, or they would be gone again before they are read
+
+// Where the first layer's K and V of earlier tokens lie, block by block.
 template <class T>
-void times(const Matrix &m, const T *x, long stride, int rows, T *out, long out_stride, Into into) {
-    multiply({m.kind, x, stride, rows, m.w, m.width, m.depth, out, out_stride, into, m.bias});
+Pieces blocks_to_read(const Decoder<T> &of) {
+    const Attention<T> &step = of.step;
+    const long block = (long)step.block_size * step.kv_heads * step.dim, bytes = block * sizeof(T);
+    std::vector<const char *> blocks;
+    for (int r = 0; r < step.requests; ++r) {
+        const int earlier = step.contexts[r] - (step.query_start[r + 1] - step.query_start[r]);
+        for (int b = 0; b * step.block_size < earlier && (long)blocks.size() * bytes < WORTH_FETCHING; ++b)
+            for (const T *half : {of.pool, of.pool + of.half_layer})
+                blocks.push_back(reinterpret_cast<const char *>(half + step.tables[r * step.table_stride + b] * block));
+    }
+    return {std::move(blocks), (size_t)bytes};
 }
 
 }  // namespace
@@ -33,16 +45,21 @@ void decode(const Decoder<T> &of) {
       *attended = qkv + rows * qkv_width;
     T *gated = attended + (long)rows * queries;
 
+    Pieces kv = blocks_to_read(of);
+    const auto times = [&](const Matrix &m, const T *x, T *out, long out_stride, Into into, const Matrix *then) {
+        multiply({m.kind, x, m.depth, rows, m.w, m.width, m.depth, out, out_stride, into, m.bias, nullptr,
+                  then ? then->w : nullptr, &kv});
+    };
     step.q = qkv, step.k = qkv + queries, step.v = qkv + queries + keys;
     step.q_stride = step.k_stride = step.v_stride = qkv_width;
     step.out = attended, step.out_stride = queries;
     for (int i = 0; i < of.count; ++i) {
-        const DecoderLayer &layer = of.layers[i];
+        const DecoderLayer &layer = of.layers[i], *following = i + 1 < of.count ? &layer + 1 : nullptr;
         step.k_pool = of.pool + 2 * i * of.half_layer;
         step.v_pool = step.k_pool + of.half_layer;
         rms_norm(of.x, of.width, static_cast<const T *>(layer.input_norm), normed, of.width, rows, of.width,
                  of.epsilon);
-        times(layer.qkv, normed, of.width, rows, qkv, qkv_width, Into::own);
+        times(layer.qkv, normed, qkv, qkv_width, Into::own, &layer.output);
         if (layer.q_norm)
             for (int row = 0; row < rows; ++row) {
                 T *q = qkv + row * qkv_width, *k = q + queries;
@@ -53,10 +70,14 @@ void decode(const Decoder<T> &of) {
             }
         rotate(qkv, qkv_width, rows, step.heads + step.kv_heads, step.dim, of.cosines, of.sines);
         attend(step);
-        times(layer.output, attended, queries, rows, of.x, of.width, Into::added);
+        if (following)
+            kv.shift(2 * of.half_layer * sizeof(T));
+        else
+            kv.drop();
+        times(layer.output, attended, of.x, of.width, Into::added, &layer.gate_up);
         rms_norm(of.x, of.width, static_cast<const T *>(layer.mlp_norm), normed, of.width, rows, of.width, of.epsilon);
-        times(layer.gate_up, normed, of.width, rows, gated, inner, Into::gated);
-        times(layer.down, gated, inner, rows, of.x, of.width, Into::added);
+        times(layer.gate_up, normed, gated, inner, Into::gated, &layer.down);
+        times(layer.down, gated, of.x, of.width, Into::added, following ? &following->qkv : nullptr);
     }
 }
 

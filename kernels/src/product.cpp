@@ -49,24 +49,29 @@ struct Sums {
 
 // Numbers of type T: a panel is [word of the depth][32].
 template <class T, int ROWS, int PANELS>
-void sum_words(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
+void sum_words(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at, Ahead &ahead) {
     Sums<ROWS, PANELS> sums;
     sums.clear();
-    const T *x = static_cast<const T *>(job.x) + row * job.x_stride;
-    for (int k = 0; k < job.depth; k += PER_WORD<T>) {
-        Vector weights[PANELS][HALVES];
-#pragma GCC unroll 4
-        for (int p = 0; p < PANELS; ++p)
-#pragma GCC unroll 2
-            for (int h = 0; h < HALVES; ++h)
-                weights[p][h] = _mm512_loadu_ps(w + p * panel + k * PANEL * sizeof(T) + h * sizeof(Vector));
-#pragma GCC unroll 12
-        for (int r = 0; r < ROWS; ++r) {
-            const Vector one = word_everywhere(x + r * job.x_stride + k);
+    const long stride = job.x_stride;
+    const T *x = static_cast<const T *>(job.x) + row * stride;
+    for (int left = job.depth / PER_WORD<T>, some; left > 0; left -= some) {
+        ahead.fetch_some();
+        some = std::min(left, 16);
+        for (int word = 0; word < some; ++word, x += PER_WORD<T>, w += PANEL * PER_WORD<T> * sizeof(T)) {
+            Vector weights[PANELS][HALVES];
 #pragma GCC unroll 4
             for (int p = 0; p < PANELS; ++p)
 #pragma GCC unroll 2
-                for (int h = 0; h < HALVES; ++h) sums.sum[r][p][h] = times(T{}, sums.sum[r][p][h], one, weights[p][h]);
+                for (int h = 0; h < HALVES; ++h) weights[p][h] = _mm512_loadu_ps(w + p * panel + h * sizeof(Vector));
+#pragma GCC unroll 12
+            for (int r = 0; r < ROWS; ++r) {
+                const Vector one = word_everywhere(x + r * stride);
+#pragma GCC unroll 4
+                for (int p = 0; p < PANELS; ++p)
+#pragma GCC unroll 2
+                    for (int h = 0; h < HALVES; ++h)
+                        sums.sum[r][p][h] = times(T{}, sums.sum[r][p][h], one, weights[p][h]);
+            }
         }
     }
     sums.put(tile, at);
@@ -142,12 +147,13 @@ inline __attribute__((always_inline)) void add_scaled(Sums<ROWS, PANELS> &sums, 
 }
 
 template <int ROWS, int PANELS>
-void sum_four(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
+void sum_four(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at, Ahead &ahead) {
     const __m512i table = table_of(0, 1);
     Sums<ROWS, PANELS> sums, group;
     sums.clear();
     const bf16 *x = static_cast<const bf16 *>(job.x) + row * job.x_stride;
     for (int k = 0; k < job.depth; k += GROUP, w += NIBBLES + 2 * SCALES) {
+        ahead.fetch_some();
         group.clear();
         sum_plane<ROWS, PANELS>(group, x + k, job.x_stride, w, panel, table);
         add_scaled<ROWS, PANELS>(sums, group, w + NIBBLES, panel);
@@ -167,12 +173,13 @@ void sum_four(const Product &job, int row, const char *w, size_t panel, Tile &ti
 }
 
 template <int ROWS, int PANELS>
-void sum_eight(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at) {
+void sum_eight(const Product &job, int row, const char *w, size_t panel, Tile &tile, int at, Ahead &ahead) {
     const __m512i low = table_of(0, 1), high = table_of(8, 16);  // q = low + 16 · high, high from -8 to 7
     Sums<ROWS, PANELS> sums, group;
     sums.clear();
     const bf16 *x = static_cast<const bf16 *>(job.x) + row * job.x_stride;
     for (int k = 0; k < job.depth; k += GROUP, w += 2 * NIBBLES + SCALES) {
+        ahead.fetch_some();
         group.clear();
         sum_plane<ROWS, PANELS>(group, x + k, job.x_stride, w, panel, low);
         sum_plane<ROWS, PANELS>(group, x + k, job.x_stride, w + NIBBLES, panel, high);
@@ -183,7 +190,7 @@ void sum_eight(const Product &job, int row, const char *w, size_t panel, Tile &t
 
 // -- which sizes of tile --------------------------------------------------------------------------------------------
 
-using Sum = void (*)(const Product &, int row, const char *w, size_t panel, Tile &, int at);
+using Sum = void (*)(const Product &, int row, const char *w, size_t panel, Tile &, int at, Ahead &);
 
 // A tile keeps its sums, and those of its group if it has any, in at most 24 of the 32 registers.
 constexpr int panels_for(int rows, int sums) {
@@ -254,7 +261,7 @@ void finish(const Product &job, int row, int rows, int panel, int panels, const 
 }
 
 // The panels from `panel` to `end` for `rows` rows from `row` on. A gate and what it gates stay together.
-void fill(const Product &job, int row, int rows, int panel, int end) {
+void fill(const Product &job, int row, int rows, int panel, int end, Ahead &ahead) {
     const size_t bytes = panel_bytes(job.kind, job.depth);
     const Shape of = shape(job.kind, rows);
     const int together = job.into == Into::gated && of.panels == 1 ? 2 : of.panels;
@@ -263,8 +270,9 @@ void fill(const Product &job, int row, int rows, int panel, int end) {
         count = end - panel < together ? end - panel : together;
         const char *w = job.w + panel * bytes;
         int done = 0;
-        for (; done + of.panels <= count; done += of.panels) of.wide(job, row, w + done * bytes, bytes, tile, done);
-        for (; done < count; ++done) of.narrow(job, row, w + done * bytes, bytes, tile, done);
+        for (; done + of.panels <= count; done += of.panels)
+            of.wide(job, row, w + done * bytes, bytes, tile, done, ahead);
+        for (; done < count; ++done) of.narrow(job, row, w + done * bytes, bytes, tile, done, ahead);
         finish(job, row, rows, panel, count, tile);
     }
 }
@@ -280,6 +288,13 @@ void sums_of_groups(const Product &job, std::vector<float> &sums) {
         }
 }
 
+// Units that a thread takes at once: at most 3, and so that every thread gets as many in the end.
+long units_at_once(long units) {
+    const auto rounded_up = [](long a, long b) { return (a + b - 1) / b; };
+    const long each = rounded_up(units, team_size());
+    return rounded_up(each, rounded_up(each, 3));
+}
+
 }  // namespace
 
 void multiply(Product job) {
@@ -289,13 +304,22 @@ void multiply(Product job) {
         job.x_sums = sums.data();
     }
     const int unit = job.into == Into::gated ? 2 : 1;  // panels that must stay together
-    const long units = (job.width + PANEL * unit - 1) / (PANEL * unit);
+    const long units = (job.width + PANEL * unit - 1) / (PANEL * unit), at_once = units_at_once(units);
     const int tiles = (job.rows + most_rows(job.kind) - 1) / most_rows(job.kind);
-    const long at_once = std::clamp(units / (4 * team_size()), 1L, 4L);
-    share_out(units, at_once, [&](long begin, long end) {
+    const size_t bytes = unit * panel_bytes(job.kind, job.depth);
+    // While it multiplies several tiles with some panels, a thread fetches those with which it goes on: here, or in
+    // the product that follows. A single tile reads them as fast as memory gives them.
+    const auto ahead_of = [&](long next) -> Ahead {
+        if (tiles == 1) return {nullptr, 0, nullptr};
+        if (next < units) return {job.w + next * bytes, std::min(at_once, units - next) * bytes, job.pieces};
+        if (job.then) return {job.then + (next - units) * bytes, at_once * bytes, job.pieces};
+        return {nullptr, 0, job.pieces};
+    };
+    share_out_ahead(units, at_once, [&](long begin, long end, long next) {
+        Ahead ahead = ahead_of(next);
         for (int tile = 0; tile < tiles; ++tile) {
-            const long row = (long)job.rows * tile / tiles, next = (long)job.rows * (tile + 1) / tiles;
-            fill(job, (int)row, (int)(next - row), (int)begin * unit, (int)end * unit);
+            const long row = (long)job.rows * tile / tiles, end_row = (long)job.rows * (tile + 1) / tiles;
+            fill(job, (int)row, (int)(end_row - row), (int)begin * unit, (int)end * unit, ahead);
         }
     });
 }

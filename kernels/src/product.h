@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fetch.h"
+
 namespace pellucid {
 
 constexpr int PANEL = 32;  // outputs
@@ -41,6 +43,8 @@ struct Product {
     Into into;
     const float *bias;              // [width] or null
     const float *x_sums = nullptr;  // filled in by `multiply`, for 4-bit weights
+    const char *then = nullptr;     // weights of the product that follows, if it is known
+    Pieces *pieces = nullptr;       // what else is read soon
 };
 
 size_t panel_bytes(Weight kind, int depth);

@@ -37,6 +37,19 @@ void share_out(long units, long at_once, Job &&job) {
     });
 }
 
+// The same with `job(begin, end, next)`: the thread goes on at `next`, or is through if that is `units` or beyond.
+template <class Job>
+void share_out_ahead(long units, long at_once, Job &&job) {
+    std::atomic<long> free{0};
+    together([&] {
+        const auto take = [&] { return free.fetch_add(at_once, std::memory_order_relaxed); };
+        for (long begin = take(), next; begin < units; begin = next) {
+            next = take();
+            job(begin, std::min(begin + at_once, units), next);
+        }
+    });
+}
+
 constexpr long WORTH_A_TEAM = 1 << 14;  // numbers; fewer are done before a team would have begun
 
 // `job(row)` for every row: by the caller alone if there is little to do.
