@@ -9,7 +9,7 @@ setup(
         Extension(
             "pellucid_kernels._kernels",
             [f"src/{name}.cpp" for name in (*KERNELS, "module")],
-            depends=[f"src/{name}.h" for name in (*KERNELS, "vector")],
+            depends=[f"src/{name}.h" for name in (*KERNELS, "fetch", "vector")],
             extra_compile_args=["-std=c++20", "-O3", "-fno-math-errno", "-ffp-contract=off", "-pthread"],
             extra_link_args=["-pthread"],
             py_limited_api=True,
