@@ -1,25 +1,28 @@
-"""What does the journal cost a model that runs? Throughput with it and without it, in turn, in one process.
+"""What does the journal cost a model that runs? The same engine, its journal on in one step and off in the next.
 
-The engine has no switch for its journal, for everything that can be observed is a fold over it. Here two
-engines share their weights, and in one of them acts are neither built nor kept (`without_journal`), which
-makes that engine blind and is done nowhere else. Pairs of runs follow each other, the order changing from
-pair to pair; ``journal_cost`` is the median over the pairs of what the journal takes from the throughput.
-On a busy machine single pairs differ by far more than the journal costs, so it is also taken directly:
-``journal_share`` is the time to build and append the acts of one run again, as a share of that run.
+The engine has no switch for its journal, for everything that can be observed is a fold over it. Here acts are
+neither built nor kept in every other step (`without_journal`), which makes the engine blind and is done nowhere
+else. Neighbouring steps of one batch that decodes run in the same memory and the same moment, which two runs, let
+alone two engines, do not: ``journal_cost`` is the median over all pairs of neighbours of what the journal adds,
+as a share of a step; the order changes from pair to pair. ``low`` and ``high`` bound that median (95 %, by the
+order of the pairs' sizes). It is also taken directly: ``journal_share`` is the time to build and append the acts of
+the steps that had a journal again, as a share of those steps.
 
 The last line printed is one JSON object with every figure and its target.
 
-    python benchmarks/journal.py [--model smollm2-135m] [--pairs 7]
+    python benchmarks/journal.py [--model smollm2-135m] [--batches 8]
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from itertools import count
 from types import SimpleNamespace
 
 import torch
@@ -59,57 +62,68 @@ def without_journal(llm: LLM) -> Iterator[None]:
         manager.acts, journal.append = acts, append
 
 
-class Load:
-    """The same number of new random prompts for every run."""
+def prompts(options: argparse.Namespace, vocab_size: int) -> Iterator[dict[str, list[int]]]:
+    """A batch of new random prompts, by name, again and again."""
+    draw = random.Random(options.seed)
+    for batch in count():
+        yield {
+            f"{batch}.{i}": [draw.randrange(vocab_size) for _ in range(options.prompt)] for i in range(options.requests)
+        }
 
-    def __init__(self, options: argparse.Namespace, vocab_size: int) -> None:
-        self._options, self._vocab_size = options, vocab_size
-        self._random = random.Random(options.seed)
-        self._params = SamplingParams(temperature=0, max_tokens=options.output, ignore_eos=True)
 
-    def rate(self, llm: LLM) -> float:
-        """Output tokens per second of one run."""
-        options, vocab_size = self._options, self._vocab_size
-        prompts = [[self._random.randrange(vocab_size) for _ in range(options.prompt)] for _ in range(options.requests)]
-        start = time.perf_counter()
-        outputs = llm.generate(prompts, self._params, use_tqdm=False)
-        seconds = time.perf_counter() - start
-        return sum(len(output.outputs[0].token_ids) for output in outputs) / seconds
+class Pairs:
+    """Milliseconds of neighbouring steps, one of each kind, in which every request of a batch decodes."""
+
+    def __init__(self, llm: LLM) -> None:
+        self._llm = llm
+        self.on: list[float] = []
+        self.off: list[float] = []
+
+    def run(self, batch: dict[str, list[int]], output: int) -> None:
+        llm = self._llm
+        params = SamplingParams(temperature=0, max_tokens=output, ignore_eos=True)
+        for name, prompt in batch.items():
+            llm.add_request(name, {"prompt_token_ids": prompt}, params)
+        while any(request.slots < len(batch[request.name]) for request in llm.kv.snapshot().requests):
+            llm.step()
+        for pair in range((output - 4) // 2):  # nobody comes or goes in these
+            for journal in (True, False) if pair % 2 else (False, True):
+                (self.on if journal else self.off).append(self._step(journal))
+        while llm.has_unfinished_requests():
+            llm.step()
+
+    def _step(self, journal: bool) -> float:
+        with nullcontext() if journal else without_journal(self._llm):
+            start = time.perf_counter()
+            self._llm.step()
+            return 1e3 * (time.perf_counter() - start)
 
 
 def measure(options: argparse.Namespace) -> list[Figure]:
-    seeing = LLM(options.model, dtype=options.dtype, skip_tokenizer_init=True)
-    blind = LLM(seeing.loaded, skip_tokenizer_init=True)
-    work = Load(options, seeing.loaded.config.vocab_size)
-    on, off = [], []
-
-    def run_on() -> None:
-        on.append(work.rate(seeing))
-
-    def run_off() -> None:
-        with without_journal(blind):
-            off.append(work.rate(blind))
-
-    with without_journal(blind):
-        work.rate(blind)
-    work.rate(seeing)
-    before = len(seeing.kv.journal)
+    llm = LLM(options.model, dtype=options.dtype, skip_tokenizer_init=True, journal_capacity=None)
+    batches = prompts(options, llm.loaded.config.vocab_size)
+    Pairs(llm).run(next(batches), options.output)
+    pairs, before = Pairs(llm), len(llm.kv.journal)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        for pair in bar.track(range(options.pairs), description="pairs"):
-            for run in (run_on, run_off) if pair % 2 else (run_off, run_on):
-                run()
-    return figures(options, on, off, append_again(seeing.kv.journal.since(before)))
+        for _ in bar.track(range(options.batches), description="batches"):
+            pairs.run(next(batches), options.output)
+    return figures(pairs, append_again(llm.kv.journal.since(before)))
 
 
-def figures(options: argparse.Namespace, on: list[float], off: list[float], appending: float) -> list[Figure]:
-    costs = tuple(100 * (1 - a / b) for a, b in zip(on, off, strict=True))
-    running = sum(options.requests * options.output / rate for rate in on)
+def figures(pairs: Pairs, appending: float) -> list[Figure]:
+    """``appending`` are seconds for the acts of all steps, of which every other had a journal."""
+    step = statistics.median(pairs.off)
+    costs = sorted(100 * (on - off) / step for on, off in zip(pairs.on, pairs.off, strict=True))
+    middle, reach = len(costs) // 2, round(0.98 * math.sqrt(len(costs)))
     return [
-        Figure("journal_on", statistics.median(on), "tokens/s", runs=tuple(on)),
-        Figure("journal_off", statistics.median(off), "tokens/s", runs=tuple(off)),
-        Figure("journal_cost", statistics.median(costs), "%", TARGET, costs),
-        Figure("journal_share", 100 * appending / running, "%", TARGET),
+        Figure("step_on", statistics.median(pairs.on), "ms"),
+        Figure("step_off", step, "ms"),
+        Figure("pairs", len(costs), "pairs"),
+        Figure("journal_cost", statistics.median(costs), "%", TARGET),
+        Figure("journal_cost_low", costs[middle - reach], "%"),
+        Figure("journal_cost_high", costs[min(middle + reach, len(costs) - 1)], "%", TARGET),
+        Figure("journal_share", 100 * 1e3 * appending / sum(pairs.on), "%", TARGET),
     ]
 
 
@@ -117,7 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--dtype", default="bfloat16")
-    for name, default in (("pairs", 7), ("requests", 32), ("prompt", 128), ("output", 128)):
+    for name, default in (("batches", 8), ("requests", 32), ("prompt", 128), ("output", 128)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
     parser.add_argument("--seed", type=int, default=20261129)
     options = parser.parse_args()
@@ -126,7 +140,7 @@ def main() -> None:
     measured = measure(options)
     for figure in measured:
         show(figure)
-    work = {key: getattr(options, key) for key in ("model", "dtype", "pairs", "requests", "prompt", "output")}
+    work = {key: getattr(options, key) for key in ("model", "dtype", "batches", "requests", "prompt", "output")}
     print_json("journal", measured, **work, load_before=before, threads=torch.get_num_threads())
 
 
