@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pellucid.attach.auditor import ObservedAuditor
 from pellucid.attach.finder import Found, find, is_tested, version
 from pellucid.attach.layout import Finding
+from pellucid.attach.memory import pool_memory
 from pellucid.attach.mirror import Ended
 from pellucid.attach.names import Names
 from pellucid.attach.observer import Observer
@@ -16,6 +18,7 @@ from pellucid.errors import FinishedRequest, NotObservable
 from pellucid.kv.acts import AnyAct
 from pellucid.kv.explain import Explanation
 from pellucid.kv.journal import Journal
+from pellucid.kv.memory import PoolMemory
 from pellucid.kv.snapshot import Snapshot, only_table
 from pellucid.log import say
 
@@ -33,6 +36,7 @@ class ObservedKV:
         if getattr(found.core, "batch_queue", None):
             raise NotObservable("a step of this vLLM is under way: observe it before its first request, or when idle.")
         self.violations: list[str] = []
+        self._core = found.core
         names = Names()
         _introduce(names, found)
         self._observer = Observer(found.scheduler, self._take, names)
@@ -87,6 +91,17 @@ class ObservedKV:
             live, ended = self._known(name)
             lookup = live.lookup if live else ended.lookup if ended else None
         return Explanation(name, self._observer.layout.caching, self.block_size, lookup, ended=live is None)
+
+    def memory(self) -> PoolMemory | None:
+        """Where the KV tensors are now; None if no worker is in this process."""
+        return pool_memory(self._core)
+
+    def auditor(self) -> ObservedAuditor:
+        """A checker of every invariant that can be seen, from now on; call its ``check()`` after each step."""
+        observer = self._observer
+        return ObservedAuditor(
+            observer.layout, observer.mirror, self.journal, self.violations, self.snapshot, self.memory
+        )
 
     def close(self) -> None:
         """Stop observing; what was seen stays."""
