@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,16 @@ from typing import Any
 from pellucid.errors import ConfigError
 from pellucid.lab.scenario import NotArisen
 from pellucid.lab.subject import About
+from pellucid.lab.vllm_model import vllm_model
+from pellucid.lab.vllm_options import read_options
 from pellucid.lab.vllm_presets import Preset, on_cpu, preset_environment, preset_options
 from pellucid.lab.vllm_subject import VllmSubject
 from pellucid.lang import say
 
+
 class VllmLaboratory:
-    """A `Laboratory` of vLLM engines. ``options`` are vLLM's own, as its ``EngineArgs`` take them.
+    """A `Laboratory` of vLLM engines. ``options`` are vLLM's own, as its ``EngineArgs`` take them; ``words`` are more
+    of them, as on its command line.
 
     ``presets`` are what it set in the environment and among the options, each with the reason. There is one engine
     at a time: making the next one ends the one before.
@@ -27,10 +31,15 @@ class VllmLaboratory:
     Raises `ConfigError` where there is no vLLM, and with vLLM's own words if it does not start.
     """
 
-    def __init__(self, model: str, **options: Any) -> None:
+    def __init__(self, model: str, words: Sequence[str] = (), **options: Any) -> None:
         _require()
-        cpu = on_cpu()
+        cpu, model = on_cpu(), vllm_model(model)
         environment = preset_environment(model, cpu=cpu)
+        with _stdout_kept_clean():
+            self._arguments = _module("vllm.engine.arg_utils")
+        if words:
+            parser = self._arguments.FlexibleArgumentParser(add_help=False)
+            options |= read_options(self._arguments.EngineArgs, parser, words)
         own = preset_options(options, cpu=cpu)
         self.presets: tuple[Preset, ...] = (*environment, *own)
         self._options: dict[str, Any] = {**{preset.name: preset.value for preset in own}, **options, "model": model}
@@ -55,13 +64,12 @@ class VllmLaboratory:
             self._subject = None
 
     def _config(self, settings: dict[str, Any]) -> Any:
-        arguments = _module("vllm.engine.arg_utils").EngineArgs
+        arguments = self._arguments.EngineArgs
         if settings.get("shuffle_blocks") is not None:
             raise NotArisen(say("vLLM hands its blocks out in order, and nobody can shuffle them"))
-        known = {name: value for name, value in settings.items() if name != "shuffle_blocks"}
-        if "async_scheduling" in known and not hasattr(arguments, "async_scheduling"):
-            if known.pop("async_scheduling"):
-                raise NotArisen(say("this vLLM has no asynchronous scheduling"))
+        if settings.get("async_scheduling") and not hasattr(arguments, "async_scheduling"):
+            raise NotArisen(say("this vLLM has no asynchronous scheduling"))
+        known = {name: value for name, value in settings.items() if hasattr(arguments, name)}
         options = {**self._options, **known}
         if self._longest is None:
             self._longest = arguments(**self._options).create_engine_config().model_config.max_model_len

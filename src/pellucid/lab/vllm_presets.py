@@ -61,7 +61,9 @@ def _is_given(name: str, given: Mapping[str, Any]) -> bool:
 def _environment(model: str, *, cpu: bool) -> Iterable[Preset]:
     in_process = say("the engine core runs in this process, where its block tables can be seen")
     yield Preset("VLLM_ENABLE_V1_MULTIPROCESSING", "0", in_process)
-    yield Preset("VLLM_USE_FLASHINFER_SAMPLER", "0", say("the plain sampler needs no compiler, and requests are greedy"))
+    yield Preset(
+        "VLLM_USE_FLASHINFER_SAMPLER", "0", say("the plain sampler needs no compiler, and requests are greedy")
+    )
     yield Preset("VLLM_LOGGING_LEVEL", "ERROR", say("only errors are said between the lines of the report"))
     yield Preset("VLLM_NO_USAGE_STATS", "1", say("these runs are not reported to anybody"))
     if Path(model).is_dir():
