@@ -6,12 +6,14 @@ from pathlib import Path
 
 from pellucid.errors import ConfigError
 
-OWN = ("smollm2-135m", "tiny")
+OWN, TOO_SMALL = "smollm2-135m", "tiny"
 
 
 def vllm_model(name: str) -> str:
     """``name`` as vLLM takes it. Raises `ConfigError` if it would have to be made into a folder and cannot be here."""
-    if name not in OWN and Path(name).suffix != ".gguf":
+    if name == TOO_SMALL:
+        raise ConfigError(f"the attention heads of {TOO_SMALL} are too small for vLLM's kernels; {_OTHERS}.")
+    if name != OWN and Path(name).suffix != ".gguf":
         return name
     try:
         import torch
@@ -23,5 +25,8 @@ def vllm_model(name: str) -> str:
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"vLLM loads Hugging Face folders, and making one of {name} takes {error.name}, which is not here: "
-            f"`pip install {error.name}`, or give --model a folder, a name on the hub, or tiny."
+            f"`pip install {error.name}`, or {_OTHERS}."
         ) from None
+
+
+_OTHERS = "give --model a Hugging Face folder or a name on the hub"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pellucid.attach import observe
-from pellucid.errors import RequestError
+from pellucid.errors import EngineStopped, RequestError
 from pellucid.kv.acts import AnyAct
 from pellucid.kv.invariants import Violation
 from pellucid.kv.memory import PoolMemory
@@ -43,13 +43,17 @@ class VllmSubject:
         self.engine.abort_request([name])  # by the caller's exact name: vLLM knows what it has made of it
 
     def move_block(self, block: int, to: int) -> bool:
-        """vLLM never moves a live block."""
+        """vLLM moves no live block."""
         return False
 
     def step(self) -> Mapping[str, Output]:
+        try:
+            outputs = self.engine.step()
+        except Exception as error:  # of any type: of vLLM, torch, a kernel
+            raise EngineStopped(f"vLLM stopped in the middle of a step: {' '.join(str(error).split())}") from error
         return {
             output.request_id: Output(tuple(output.outputs[0].token_ids), output.num_cached_tokens, output.finished)
-            for output in self.engine.step()
+            for output in outputs
         }
 
     def has_unfinished_requests(self) -> bool:
