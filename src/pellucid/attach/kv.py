@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pellucid.attach.auditor import ObservedAuditor
@@ -40,7 +40,7 @@ class ObservedKV:
         names = Names()
         _introduce(names, found)
         self._observer = Observer(found.scheduler, self._take, names)
-        _announce(names, found.core)
+        self._announced = _announce(names, found.core)
         self.findings: tuple[Finding, ...] = (*found.findings, *self._observer.layout.findings)
         self.journal = Journal(picture(self._observer.layout, self._observer.mirror, 0), journal_capacity)
 
@@ -106,6 +106,7 @@ class ObservedKV:
     def close(self) -> None:
         """Stop observing; what was seen stays."""
         self._observer.stop(CLOSED)
+        self._announced()
 
     def _go_on(self) -> None:
         if self.stopped is not None:
@@ -142,14 +143,19 @@ def _introduce(names: Names, found: Found) -> None:
         names.announce(internal, getattr(state, "external_req_id", None))
 
 
-def _announce(names: Names, core: Any) -> None:
-    """From now on, hear the caller's name as vLLM makes its own of it."""
+def _announce(names: Names, core: Any) -> Callable[[], None]:
+    """From now on, hear the caller's name as vLLM makes its own of it; until what is returned is called."""
     original = getattr(core, "preprocess_add_request", None)
     if original is None:  # before 0.14.0 a request keeps the name it was given
-        return
+        return lambda: None
 
     def preprocess_add_request(request: Any) -> Any:
         names.announce(request.request_id, getattr(request, "external_req_id", None))
         return original(request)
 
+    def take_off() -> None:
+        if vars(core).get("preprocess_add_request") is preprocess_add_request:  # somebody may have wrapped it once more
+            del core.preprocess_add_request
+
     core.preprocess_add_request = preprocess_add_request
+    return take_off

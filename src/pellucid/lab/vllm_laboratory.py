@@ -33,37 +33,54 @@ class VllmLaboratory:
 
     def __init__(self, model: str, words: Sequence[str] = (), **options: Any) -> None:
         _require()
-        cpu, model = on_cpu(), vllm_model(model)
-        environment = preset_environment(model, cpu=cpu)
+        model, self.cpu = vllm_model(model), on_cpu()
+        environment = preset_environment(model, cpu=self.cpu)
         with _stdout_kept_clean():
             self._arguments = _module("vllm.engine.arg_utils")
         if words:
             parser = self._arguments.FlexibleArgumentParser(add_help=False)
             options |= read_options(self._arguments.EngineArgs, parser, words)
-        own = preset_options(options, cpu=cpu)
+        own = preset_options(options, cpu=self.cpu)
         self.presets: tuple[Preset, ...] = (*environment, *own)
         self._options: dict[str, Any] = {**{preset.name: preset.value for preset in own}, **options, "model": model}
         self._longest: int | None = None
+        self._engine: Any = None
         self._subject: VllmSubject | None = None
 
     def __call__(self, **settings: Any) -> VllmSubject:
+        engine = self.engine(**settings)
+        self._subject = VllmSubject(engine, _about(engine.vllm_config))
+        return self._subject
+
+    def engine(self, **settings: Any) -> Any:
+        """A fresh ``LLMEngine`` with these settings, observed by nobody. The one before is ended."""
         self.close()
         with _stdout_kept_clean(), _in_its_words():
             config = self._config(settings)
             if settings.get("async_scheduling") and not config.scheduler_config.async_scheduling:
                 device = str(config.device_config.device_type)
                 raise NotArisen(say("vLLM turns asynchronous scheduling off on this device ({device})", device=device))
-            engine = _module("vllm.v1.engine.llm_engine").LLMEngine.from_vllm_config(config, disable_log_stats=True)
-        self._subject = VllmSubject(engine, _about(config))
-        return self._subject
+            kind = _module("vllm.v1.engine.llm_engine").LLMEngine
+            self._engine = kind.from_vllm_config(config, disable_log_stats=True)
+        return self._engine
+
+    @property
+    def block_size(self) -> int:
+        """Tokens per block."""
+        return int(self._options["block_size"])
 
     def close(self) -> None:
-        """End the engine that there is."""
+        """End the engine that there is: its memory comes back, and what vLLM keeps for a whole process goes."""
         if self._subject is not None:
             self._subject.close()
             self._subject = None
+        if self._engine is not None:
+            self._engine.engine_core.shutdown()
+            self._engine = None
+            _module("vllm.distributed.parallel_state").cleanup_dist_env_and_memory()
 
     def _config(self, settings: dict[str, Any]) -> Any:
+        """Raises `NotArisen` for settings that no vLLM has, or not this one."""
         arguments = self._arguments.EngineArgs
         if settings.get("shuffle_blocks") is not None:
             raise NotArisen(say("vLLM hands its blocks out in order, and nobody can shuffle them"))

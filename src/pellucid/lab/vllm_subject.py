@@ -74,10 +74,6 @@ class VllmSubject:
         return self._auditor.check()
 
     def close(self) -> None:
-        """Give its memory back, and what vLLM keeps for a whole process; it can no longer be used."""
-        from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
-
+        """Let go of the engine."""
         self.kv.close()
-        self.engine.engine_core.shutdown()
         del self.engine
-        cleanup_dist_env_and_memory()
