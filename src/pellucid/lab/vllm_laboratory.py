@@ -96,7 +96,7 @@ class VllmLaboratory:
 def _fitted(options: dict[str, Any], longest: int) -> dict[str, Any]:
     """``options`` with no request longer than the pool, and no more requests than tokens in a step."""
     if blocks := options.get("num_gpu_blocks_override"):
-        options["max_model_len"] = min(longest, (blocks - 1) * options["block_size"])
+        options["max_model_len"] = min(options.get("max_model_len") or longest, (blocks - 1) * options["block_size"])
     if budget := options.get("max_num_batched_tokens"):
         options["max_num_seqs"] = min(options["max_num_seqs"], budget)
     return options
