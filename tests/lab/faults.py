@@ -108,6 +108,6 @@ def never_served(run: Recording) -> Recording:
     view = run.frames[admitted].live("NEW")
     assert view is not None
     before = run.frames[admitted - 1].snapshot
-    waiting = replace(view, status=RequestStatus.WAITING, blocks=(), slots=0)
+    waiting = replace(view, status=RequestStatus.WAITING, tables=((),), slots=0)
     stuck = replace(before, requests=(*before.requests, waiting))
     return in_frames(run, lambda f: replace(f, snapshot=stuck), where=range(admitted, len(run.frames)))

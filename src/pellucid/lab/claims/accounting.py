@@ -17,7 +17,9 @@ IN_THE_JOURNAL = ("I4", "I5", "I7", "I8", "I10")
 BY_FOLDING = "I12"
 """Which the claim about the journal checks."""
 
-INSIDE = ("I6", "I11", "I14")
+INSIDE = ("I6", "I14")
+OF_MEMORY = "I11"
+"""Where it can be seen where the pool is."""
 
 
 def _unseen(invariants: list[str]) -> str:
@@ -59,7 +61,9 @@ def _proved(recordings: Recordings) -> Finding:
     runs = list(recordings.values())
     journal = all(recording.acts is not None for recording in runs)
     inside = all(frame.violations is not None for recording in runs for frame in recording.frames)
+    seen = inside and all(frame.memory is not None for recording in runs for frame in recording.frames)
     checked = [*IN_A_SNAPSHOT, *(IN_THE_JOURNAL if journal else ()), *(INSIDE if inside else ())]
+    checked += [OF_MEMORY] if seen else []
     checked.sort(key=list(INVARIANTS).index)
     frames = sum(len(recording.frames) for recording in runs)
     acts = sum(len(recording.acts or ()) for recording in runs)
