@@ -62,7 +62,7 @@ def in_request(recording: Recording, name: str, change: Callable[[RequestView], 
 
 def with_table(recording: Recording, name: str, table: Callable[[tuple[int, ...]], Iterable[int]]) -> Recording:
     """Another table for one request, and nothing else."""
-    return in_request(recording, name, lambda request: replace(request, blocks=tuple(table(request.blocks))))
+    return in_request(recording, name, lambda request: replace(request, tables=(tuple(table(request.blocks)),)))
 
 
 def with_owners(recording: Recording, change: Callable[[int], int]) -> Recording:

@@ -117,6 +117,7 @@ def _about(config: Any) -> About:
         spare_blocks=int(getattr(scheduler, "watermark", 0.0) * (cache.num_gpu_blocks or 0)),
         vocab_size=model.get_vocab_size(),
         scheduling_policy=str(scheduler.policy),
+        fences=False,
         exact=dtype == "float32" or os.environ.get("VLLM_BATCH_INVARIANT") == "1",
     )
 
