@@ -105,7 +105,7 @@ def main() -> None:
     for name, default in (("batch", 64), ("rounds", 8), ("prompt", 128), ("output", 256)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("options", nargs="*", metavar="name=value")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     import vllm
 
