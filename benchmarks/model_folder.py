@@ -1,8 +1,8 @@
 """One model for every engine: what Pellucid runs, written once as a folder that the others can load.
 
 The weights are those that Pellucid takes from its source (a GGUF file's unpacked), rounded to ``dtype``,
-under Hugging Face names in one safetensors file beside a config.json. There is no tokenizer: benchmarks
-speak in token ids. The folder stands in Pellucid's cache folder and is used again as long as the source
+under Hugging Face names in one safetensors file beside a config.json and the tokenizer, if the source has one of
+the usual kind. The folder stands in Pellucid's cache folder and is used again as long as the source
 is the same file.
 
     python benchmarks/model_folder.py [--dtype bfloat16] [--no-folder] MODEL
@@ -29,7 +29,11 @@ from pellucid.errors import ModelError
 from pellucid.model import find, parse_dtype
 from pellucid.model.load import Checkpoint
 from pellucid.model.smollm2 import cache_folder
+from pellucid.model.tokenizer import FastTokenizer
 from pellucid.native import native
+
+FORMAT = "with its tokenizer"
+"""Told by the folder's name: folders of an earlier format are not used."""
 
 
 def model_folder(checkpoint: Checkpoint, dtype: torch.dtype) -> Path:
@@ -43,7 +47,7 @@ def model_folder(checkpoint: Checkpoint, dtype: torch.dtype) -> Path:
         return source
     config = config_json(checkpoint, dtype)
     changed = source.stat().st_mtime_ns if source.exists() else 0
-    key = hashlib.sha256(f"{source.absolute()} {changed} {config}".encode()).hexdigest()[:12]
+    key = hashlib.sha256(f"{source.absolute()} {changed} {config} {FORMAT}".encode()).hexdigest()[:12]
     folder = cache_folder() / "folders" / f"{checkpoint.name}-{config['torch_dtype']}-{key}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -54,6 +58,8 @@ def model_folder(checkpoint: Checkpoint, dtype: torch.dtype) -> Path:
             weights.copy_to(name, tensor)
         save_file(tensors, scratch / "model.safetensors", metadata={"format": "pt"})
         (scratch / "config.json").write_text(json.dumps(config, indent=2))
+        if isinstance(tokenizer := checkpoint.tokenizer(), FastTokenizer):
+            tokenizer.save(scratch)
         try:
             os.replace(scratch, folder)
         except OSError:  # another process was first

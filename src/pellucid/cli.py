@@ -16,8 +16,9 @@ from pellucid.threads import sleep_at_barriers
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status. A refusal is one sentence on stderr and status 2."""
-    sleep_at_barriers()
     arguments = _parser().parse_args(argv)
+    if not arguments.is_vllm:  # another program's threads are its own business
+        sleep_at_barriers()
     try:
         status = int(arguments.command(arguments))
         sys.stdout.flush()
@@ -51,9 +52,11 @@ def _parser() -> argparse.ArgumentParser:
         prog="pellucid", description="A PagedAttention engine you can see through: see it, prove it."
     )
     parser.add_argument("--version", action="version", version=f"pellucid {__version__}")
+    parser.set_defaults(is_vllm=False)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_run(commands)
     _add_views(commands)
+    _add_vllm(commands)
     return parser
 
 
@@ -130,6 +133,19 @@ def _add_views(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         parser = commands.add_parser(name, help=text, description=description)
         module.add_arguments(parser)
         parser.set_defaults(command=module.main)
+
+
+def _add_vllm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from pellucid.attach import vllm_command
+
+    vllm = commands.add_parser(
+        "vllm",
+        help="start this environment's vLLM so that it can be watched",
+        usage="pellucid vllm serve MODEL [any option of vllm]",
+        add_help=False,  # --help is vLLM's too
+    )
+    vllm_command.add_arguments(vllm)
+    vllm.set_defaults(command=vllm_command.main, is_vllm=True)
 
 
 if __name__ == "__main__":
