@@ -42,6 +42,7 @@ def open_at_first_request() -> None:
         _observe(scheduler)
         return scheduler.add_request(*args, **kwargs)  # wrapped by now, on the object
 
+    _listen_for_names()
     _wrap(SCHEDULER, "add_request", begin)
 
 
