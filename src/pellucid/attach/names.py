@@ -21,7 +21,6 @@ SAMPLE = re.compile(r"\d+_")
 """What vLLM puts before the id of each of several answers to one prompt (n=2)."""
 
 
-
 class AmbiguousName(UnknownRequest):
     """Two live requests of a vLLM go by one name."""
 
