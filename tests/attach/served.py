@@ -112,12 +112,14 @@ class Server:
 
 
 @contextmanager
-def serving(command: Sequence[str | Path], log: Path, environment: Mapping[str, str] = {}) -> Iterator[Server]:
+def serving(
+    command: Sequence[str | Path], log: Path, environment: Mapping[str, str] = {}, options: Sequence[str] = ()
+) -> Iterator[Server]:
     """``command`` with what it needs to serve a small model on a free port, until the end of the block."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    options = ["--host", "127.0.0.1", "--port", port, "--served-model-name", "m", "--dtype", "bfloat16"]
+    options = [*options, "--host", "127.0.0.1", "--port", port, "--served-model-name", "m", "--dtype", "bfloat16"]
     options += ["--enforce-eager", "--block-size", str(BLOCK_SIZE), "--num-gpu-blocks-override", "100"]
     options += ["--max-model-len", "1024", "--max-num-seqs", "8", "--shutdown-timeout", "10"]
     with log.open("wb") as file:

@@ -210,8 +210,7 @@ def test_a_watcher_is_told_when_the_server_is_killed(server: Server) -> None:
         watching.until(nobody)
         os.kill(server.place.watched.pid, signal.SIGKILL)
         with pytest.raises(StreamError, match="is gone without a word: its process was killed"):
-            while True:
-                watching.reader.next(60)
+            watching.until(lambda _: False)
     wait_for(lambda: server.process.poll() is not None)
     with pytest.raises(StreamError, match="no engine can be watched"):
         connect()
