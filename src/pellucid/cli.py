@@ -1,4 +1,4 @@
-"""The command line: ``pellucid run``, ``prove``, ``step``, ``soak``, ``watch``, ``replay`` and ``explain``."""
+"""The command line: ``pellucid`` and its commands."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _add_views(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _add_vllm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    from pellucid.attach import vllm_command
+    from pellucid.attach import doctor_command, vllm_command
 
     vllm = commands.add_parser(
         "vllm",
@@ -146,6 +146,14 @@ def _add_vllm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
     vllm_command.add_arguments(vllm)
     vllm.set_defaults(command=vllm_command.main, is_vllm=True)
+    doctor = commands.add_parser(
+        "doctor",
+        help="which vLLM is here, and whether it can be observed",
+        description="Which vLLM is in this environment, whether it lets Pellucid in, and what of it can be observed. "
+        "Exit status 0 only if it can be.",
+    )
+    doctor_command.add_arguments(doctor)
+    doctor.set_defaults(command=doctor_command.main)
 
 
 if __name__ == "__main__":
