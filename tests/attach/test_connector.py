@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -60,3 +61,7 @@ def test_it_is_a_way_in_where_plugins_are_barred(tmp_path: Path, monkeypatch: py
             watching.until(lambda live: "alice" in live.ended)
             assert not any(watching.live.snapshot.pools[0].owners)
             assert not watching.live.violations
+            server.process.send_signal(signal.SIGINT)  # and with time to end in good order, it says goodbye
+            watching.until(lambda live: live.goodbye)
+            assert watching.live.goodbye == "vLLM shut down"
+            assert not place.path.exists()
