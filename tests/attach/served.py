@@ -25,7 +25,7 @@ from pellucid.stream.live import Live
 from pellucid.stream.places import Place, places
 from pellucid.stream.reader import Reader, connect
 
-PATIENCE = 240.0
+PATIENCE = 600.0
 """Seconds after which a test gives up on a server that starts; on an idle machine it takes twenty."""
 
 BLOCK_SIZE = 32

@@ -20,6 +20,8 @@ SERVED = re.compile(r"(?:cmpl-(?P<completion>.+)-\d+|chatcmpl-(?P<chat>.+))", re
 SAMPLE = re.compile(r"\d+_")
 """What vLLM puts before the id of each of several answers to one prompt (n=2)."""
 
+MOST_ANNOUNCED = 65_536
+
 
 class AmbiguousName(UnknownRequest):
     """Two live requests of a vLLM go by one name."""
@@ -32,6 +34,7 @@ class Names:
         self._external: dict[str, str] = {}  # internal id -> the id that vLLM was given
         self._names: dict[str, str] = {}  # internal id -> the name in the journal
         self._internal: dict[str, str] = {}  # and back
+        self._ids: dict[str, list[str]] = {}  # internal id -> all that the live request goes by
         self._given: Counter[str] = Counter()  # how many live requests go by this
         self._has_warned = False
 
@@ -39,10 +42,12 @@ class Names:
         """vLLM has just made ``internal`` of the ``external`` id that it was given."""
         if external is not None:
             self._external[internal] = external
+            if len(self._external) > MOST_ANNOUNCED:  # nobody opens them any more: observing has ended
+                del self._external[next(iter(self._external))]
 
     def open(self, internal: str) -> str:
         """The name under which a request that joins now appears for the rest of its life."""
-        ids = self._ids(internal)
+        ids = self._ids[internal] = self._all_ids(internal)
         name = next((each for each in ids if not self._given[each]), internal)
         if name == internal and internal in self._external and len(ids) > 1 and not self._has_warned:
             self._has_warned = True  # once: a careless client may do it in every request
@@ -54,7 +59,7 @@ class Names:
 
     def close(self, internal: str) -> None:
         """The request has left; its name may be used again."""
-        for each in self._ids(internal):
+        for each in self._ids.pop(internal):
             self._given[each] -= 1
             if not self._given[each]:
                 del self._given[each]
@@ -83,7 +88,7 @@ class Names:
         sample, client, server = self._parts(internal)
         return {client, server, sample + client, sample + server, internal}
 
-    def _ids(self, internal: str) -> list[str]:
+    def _all_ids(self, internal: str) -> list[str]:
         """What the client, the server and vLLM inside call it, as far as they differ."""
         sample, client, server = self._parts(internal)
         return list(dict.fromkeys((sample + client, sample + server, internal)))
