@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from attach.environment import ROOT
 from attach.served import BLOCK_SIZE, Server, Watching, beside, install, model_folder, serving, wait_for
 from pellucid.errors import StreamError
 from pellucid.kv.snapshot import Snapshot
@@ -68,6 +69,13 @@ def shared(snapshot: Snapshot, one: str, other: str) -> list[int]:
     return [a for a, b in pairs if a == b]
 
 
+def pellucid(*words: str) -> str:
+    """What a command says, in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200"}
+    program = [sys.executable, "-m", "pellucid", *words]
+    return subprocess.run(program, env=environment, check=True, capture_output=True, text=True).stdout
+
+
 def test_it_lets_itself_in_and_says_so(server: Server) -> None:
     log = server.log.read_text()
     assert "pellucid: vLLM is started with VLLM_PLUGINS=another,pellucid, to let Pellucid in." in log
@@ -79,10 +87,13 @@ def test_live_requests_by_their_clients_names_with_the_blocks_they_share(server:
     names = ("alice", "bob", "carol", "dave")
     with Watching(server.place.path) as watching:
         clients = server.ask(
-            *({"name": name, "prompt": PROMPT, "tokens": 400, "chat": name in ("carol", "dave")} for name in names)
+            *({"name": name, "prompt": PROMPT, "tokens": 600, "chat": name in ("carol", "dave")} for name in names)
         )
         clients.all_stream()
         watching.until(lambda live: named(live.snapshot, *names))
+        place = str(server.place.path)
+        (shown,) = map(json.loads, pellucid("watch", "--once", "--json", place).splitlines())
+        assert {request["name"] for request in shown["requests"]} == set(names)
         live = watching.live
         for request in live.snapshot.requests:
             assert len(request.tables[0]) == -(-request.slots // BLOCK_SIZE), request
@@ -94,7 +105,7 @@ def test_live_requests_by_their_clients_names_with_the_blocks_they_share(server:
             hits = {name: request.cached_tokens for request in live.snapshot.requests if (name := request.name) in pair}
             assert sorted(hits.values()) == [0, len(blocks) * BLOCK_SIZE]
             later = max(hits, key=lambda name: hits[name] or 0)
-            assert f"hit {len(blocks) * BLOCK_SIZE}" in live.explanation(later).sentence
+            assert f"hit {len(blocks) * BLOCK_SIZE}" in pellucid("explain", place, later)
         results = clients.results()
         assert {result["id"] for result in results.values()} == {
             "cmpl-alice",
@@ -105,7 +116,7 @@ def test_live_requests_by_their_clients_names_with_the_blocks_they_share(server:
         watching.until(nobody)
         for name in names:
             assert watching.live.ended[name].reason == "length"
-            assert len(watching.live.ended[name].tables[0]) >= 400 // BLOCK_SIZE
+            assert len(watching.live.ended[name].tables[0]) >= 600 // BLOCK_SIZE
         assert not watching.live.violations
 
 
