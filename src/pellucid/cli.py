@@ -16,7 +16,7 @@ from pellucid.threads import sleep_at_barriers
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status. A refusal is one sentence on stderr and status 2."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parse(argv)
     if not arguments.is_vllm:  # another program's threads are its own business
         sleep_at_barriers()
     try:
@@ -45,6 +45,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _refuse(error: PellucidError) -> int:
     print(f"pellucid: {error}", file=sys.stderr)
     return 2
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """What another engine is asked for beyond our own options goes to ``others``, for its own parser."""
+    parser = _parser()
+    arguments, others = parser.parse_known_args(argv)
+    if others and getattr(arguments, "engine", "pellucid") == "pellucid":
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    arguments.others = others
+    return arguments
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -32,7 +32,7 @@ def adds_a_block(run: faults.Recording) -> faults.Recording:
 def reserves_everything(run: faults.Recording) -> faults.Recording:
     """What an allocator without paging does, and says that all of it is used."""
     longest = run.about.max_model_len
-    request = {"slots": longest, "blocks": tuple(range(1, run.blocks_for(longest) + 1))}
+    request = {"slots": longest, "tables": (tuple(range(1, run.blocks_for(longest) + 1)),)}
     return faults.in_request(run, "short", lambda view: replace(view, **request))
 
 
@@ -69,7 +69,7 @@ def moves_a_survivor(run: faults.Recording) -> faults.Recording:
 
     def shifted(frame: faults.Frame) -> faults.Frame:
         requests = (
-            replace(view, blocks=tuple(block - 14 for block in view.blocks)) if view.name == "R2" else view
+            replace(view, tables=(tuple(block - 14 for block in view.blocks),)) if view.name == "R2" else view
             for view in frame.snapshot.requests
         )
         return replace(frame, snapshot=replace(frame.snapshot, requests=tuple(requests)))

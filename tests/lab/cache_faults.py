@@ -20,7 +20,7 @@ def finds(name: str, blocks: tuple[int, ...]) -> Change:
 
     def change(view: faults.RequestView) -> faults.RequestView:
         tokens = len(blocks) * 16
-        return replace(view, blocks=(*blocks, *view.blocks[len(blocks) :]), cached_tokens=tokens)
+        return replace(view, tables=((*blocks, *view.blocks[len(blocks) :]),), cached_tokens=tokens)
 
     return lambda run: faults.in_request(run, name, change)
 

@@ -62,7 +62,7 @@ def in_request(recording: Recording, name: str, change: Callable[[RequestView], 
 
 def with_table(recording: Recording, name: str, table: Callable[[tuple[int, ...]], Iterable[int]]) -> Recording:
     """Another table for one request, and nothing else."""
-    return in_request(recording, name, lambda request: replace(request, blocks=tuple(table(request.blocks))))
+    return in_request(recording, name, lambda request: replace(request, tables=(tuple(table(request.blocks)),)))
 
 
 def with_owners(recording: Recording, change: Callable[[int], int]) -> Recording:
@@ -108,6 +108,6 @@ def never_served(run: Recording) -> Recording:
     view = run.frames[admitted].live("NEW")
     assert view is not None
     before = run.frames[admitted - 1].snapshot
-    waiting = replace(view, status=RequestStatus.WAITING, blocks=(), slots=0)
+    waiting = replace(view, status=RequestStatus.WAITING, tables=((),), slots=0)
     stuck = replace(before, requests=(*before.requests, waiting))
     return in_frames(run, lambda f: replace(f, snapshot=stuck), where=range(admitted, len(run.frames)))

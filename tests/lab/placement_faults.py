@@ -29,7 +29,7 @@ def one_owner_is_forgotten(run: faults.Recording) -> faults.Recording:
     def forgotten(frame: faults.Frame) -> faults.Frame:
         block, to = frame.moved[0]
         requests = (
-            replace(view, blocks=tuple(block if each == to else each for each in view.blocks))
+            replace(view, tables=(tuple(block if each == to else each for each in view.blocks),))
             if view.name == "ben"
             else view
             for view in frame.snapshot.requests

@@ -31,7 +31,7 @@ def computes(name: str, more: int, number: int = 0) -> Callable[[Recording], Rec
 
 def keeps_its_blocks(run: Recording) -> Recording:
     def kept(view: faults.RequestView) -> faults.RequestView:
-        return replace(view, blocks=(9, 10)) if view.status is RequestStatus.PREEMPTED else view
+        return replace(view, tables=((9, 10),)) if view.status is RequestStatus.PREEMPTED else view
 
     return in_requests(run, kept)
 

@@ -120,7 +120,7 @@ def test_a_request_that_neither_way_of_keeping_memory_serves(plays: Plays) -> No
     run = plays.recordings["holes"]
     arrived = next(i for i, frame in enumerate(run.frames) if ARRIVES in frame.added)
     waiting = replace(run, frames=run.frames[: arrived + 1])
-    stuck = faults.in_request(waiting, ARRIVES, lambda view: replace(view, slots=0, blocks=()))
+    stuck = faults.in_request(waiting, ARRIVES, lambda view: replace(view, slots=0, tables=((),)))
     assert verdict("contiguous", {HOLES.name: stuck}, "it would wait too") is Verdict.NOT_OBSERVABLE
 
 
@@ -237,7 +237,7 @@ def test_whoever_leaves_between_two_steps_leaves_nothing_under_way(plays: Plays)
 
 def test_whoever_brings_what_is_like_a_prefix_must_be_served(plays: Plays) -> None:
     run = plays.recordings["sharing"]
-    never = faults.in_request(run, "dave", lambda view: replace(view, slots=0, blocks=()))
+    never = faults.in_request(run, "dave", lambda view: replace(view, slots=0, tables=((),)))
     assert verdict("sharing", {**plays.recordings, "sharing": never}, "dave was never served") is Verdict.NOT_OBSERVABLE
 
 

@@ -131,8 +131,9 @@ def test_the_same_requests_scheduled_in_four_ways(plays: Plays) -> None:
     assert (batching["batched_plans"], batching["plans_alone"]) == (6, 18)
     assert batching["largest_batch"] == ["five", "three", "one"]
     assert (ahead["ahead"]["early"], ahead["in_step"]["early"]) == (5, 0)
-    assert [row["name"] for row in ahead["fenced"]] == ["writer", "walker", "climber", "next 3"]
-    assert [(row["blocks"], row["again"]) for row in ahead["fenced"][1:3]] == [([7], [7]), ([10], [10])]
+    assert [row["name"] for row in ahead["left_meanwhile"]] == ["writer", "walker", "climber", "next 3"]
+    assert [(row["blocks"], row["again"]) for row in ahead["left_meanwhile"][1:3]] == [([7], [7]), ([10], [10])]
+    assert not any(row["early"] for row in ahead["left_meanwhile"])
     tokens = {plays.recordings[name].outputs["one"].tokens for name in ("one by one", "in step", "ahead", "chunked")}
     assert len(tokens) == 1
 

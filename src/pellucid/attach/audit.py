@@ -7,7 +7,7 @@ from itertools import islice
 from pellucid.attach.layout import Layout
 from pellucid.attach.mirror import Mirror
 
-BLOCKS_A_STEP = 16
+BLOCKS_A_STEP = 8
 STEPS_A_TABLE = 8
 
 
@@ -46,11 +46,12 @@ class Rounds:
         first = self._next_block
         last = min(first + BLOCKS_A_STEP, len(blocks))
         self._next_block = last if last < len(blocks) else 1
+        owners, contents = mirror.owners, mirror.contents
         wrong: list[str] = []
         for number in range(first, last):
-            block, owners, findable = blocks[number], mirror.owners[number], mirror.contents[number] is not None
-            if block.ref_cnt != owners or (block.block_hash is not None) != findable:
-                wrong += self._say(number, owners, findable)
+            block = blocks[number]
+            if block.ref_cnt != owners[number] or (block.block_hash is None) != (contents[number] is None):
+                wrong += self._say(number, owners[number], contents[number] is not None)
         return wrong
 
     def _say(self, number: int, owners: int, findable: bool) -> list[str]:

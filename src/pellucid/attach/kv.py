@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from pellucid.attach.auditor import ObservedAuditor
 from pellucid.attach.finder import Found, find, is_tested, version
 from pellucid.attach.layout import Finding
+from pellucid.attach.memory import pool_memory
 from pellucid.attach.mirror import Ended
 from pellucid.attach.names import Names
 from pellucid.attach.observer import Observer
@@ -16,6 +18,7 @@ from pellucid.errors import FinishedRequest, NotObservable
 from pellucid.kv.acts import AnyAct
 from pellucid.kv.explain import Explanation
 from pellucid.kv.journal import Journal
+from pellucid.kv.memory import PoolMemory
 from pellucid.kv.snapshot import Snapshot, only_table
 from pellucid.log import say
 
@@ -33,10 +36,11 @@ class ObservedKV:
         if getattr(found.core, "batch_queue", None):
             raise NotObservable("a step of this vLLM is under way: observe it before its first request, or when idle.")
         self.violations: list[str] = []
+        self._core = found.core
         names = Names()
         _introduce(names, found)
         self._observer = Observer(found.scheduler, self._take, names)
-        _announce(names, found.core)
+        self._announced = _announce(names, found.core)
         self.findings: tuple[Finding, ...] = (*found.findings, *self._observer.layout.findings)
         self.journal = Journal(picture(self._observer.layout, self._observer.mirror, 0), journal_capacity)
 
@@ -88,9 +92,21 @@ class ObservedKV:
             lookup = live.lookup if live else ended.lookup if ended else None
         return Explanation(name, self._observer.layout.caching, self.block_size, lookup, ended=live is None)
 
+    def memory(self) -> PoolMemory | None:
+        """Where the KV tensors are now; None if no worker is in this process."""
+        return pool_memory(self._core)
+
+    def auditor(self) -> ObservedAuditor:
+        """A checker of every invariant that can be seen, from now on; call its ``check()`` after each step."""
+        observer = self._observer
+        return ObservedAuditor(
+            observer.layout, observer.mirror, self.journal, self.violations, self.snapshot, self.memory
+        )
+
     def close(self) -> None:
         """Stop observing; what was seen stays."""
         self._observer.stop(CLOSED)
+        self._announced()
 
     def _go_on(self) -> None:
         if self.stopped is not None:
@@ -127,14 +143,19 @@ def _introduce(names: Names, found: Found) -> None:
         names.announce(internal, getattr(state, "external_req_id", None))
 
 
-def _announce(names: Names, core: Any) -> None:
-    """From now on, hear the caller's name as vLLM makes its own of it."""
+def _announce(names: Names, core: Any) -> Callable[[], None]:
+    """From now on, hear the caller's name as vLLM makes its own of it; until what is returned is called."""
     original = getattr(core, "preprocess_add_request", None)
     if original is None:  # before 0.14.0 a request keeps the name it was given
-        return
+        return lambda: None
 
     def preprocess_add_request(request: Any) -> Any:
         names.announce(request.request_id, getattr(request, "external_req_id", None))
         return original(request)
 
+    def take_off() -> None:
+        if vars(core).get("preprocess_add_request") is preprocess_add_request:  # somebody may have wrapped it once more
+            del core.preprocess_add_request
+
     core.preprocess_add_request = preprocess_add_request
+    return take_off

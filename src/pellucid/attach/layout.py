@@ -58,6 +58,7 @@ class Layout:
         self.blocks: Sequence[Any] = self.pool.blocks
         self.groups = tuple(map(_group, _specs(self.manager, scheduler)))
         self.caching = bool(getattr(self.pool, "enable_caching", getattr(self.manager, "enable_caching", False)))
+        self.plans_ahead = any(kind.__name__ == "AsyncScheduler" for kind in type(scheduler).__mro__)
         self.reuse_policy = "vllm-0.24" if _splits(self.pool) else "vllm-0.23"
 
     def tables(self, request: str) -> tuple[tuple[int, ...], ...]:

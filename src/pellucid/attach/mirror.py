@@ -8,6 +8,7 @@ written over them.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -111,19 +112,25 @@ class Mirror:
 
     def fill(self, seen: Seen) -> None:
         """Publish what vLLM has made findable of a request's full blocks, and note when to look again."""
+        if not self.layout.caching:
+            return
         request = seen.request
-        known = min(request.num_computed_tokens, request.num_tokens)
+        known, tokens = request.num_computed_tokens, request.num_tokens
+        if tokens < known:
+            known = tokens
+        left = sys.maxsize
         for group, size in enumerate(seen.sizes):
-            self._publish(seen, group, known // size)
-        if self.layout.caching:
-            left = min(
-                (seen.published[group] + 1) * size - known if not windowed else size - known % size
-                for group, (size, windowed) in enumerate(zip(seen.sizes, self.windowed, strict=True))
-            )
-            self._look(seen, self.step + max(1, left))
+            full = known // size
+            if full > seen.published[group]:
+                self._publish(seen, group, full)
+            next_one = full if self.windowed[group] else seen.published[group]
+            left = min(left, (next_one + 1) * size - known)
+        self._look(seen, self.step + max(1, left))
 
     def fill_early(self) -> None:
         """Publish what a result has filled: a scheduler that plans one step ahead learns a block's last token there."""
+        if not self.layout.plans_ahead:
+            return
         for seen in self._due.get(self.step + 1, ()):
             if seen.look_at == self.step + 1:
                 self._publish_all(seen)
@@ -252,15 +259,17 @@ class Mirror:
         self.acts.append(acts.Share(self.step, seen.name, blocks, revived, group))
 
     def _take(self, seen: Seen, group: int, blocks: tuple[int, ...]) -> None:
-        stale = tuple([block for block in blocks if self.contents[block] is not None])
+        contents = self.contents
+        stale = tuple([block for block in blocks if contents[block] is not None])
         if stale:
             for block in stale:
                 self.ledger.evicted(self._empty(block).identity, self.step, seen.name)
             self.acts.append(acts.Evict(self.step, seen.name, stale))
+        owners = self.owners
         for block in blocks:
-            if self.owners[block]:
-                self.violations.append(f"block {block} went to {seen.name!r} while it had {self.owners[block]} owners.")
-            self.owners[block] = 1
+            if owners[block]:
+                self.violations.append(f"block {block} went to {seen.name!r} while it had {owners[block]} owners.")
+            owners[block] = 1
         self._reclaimable -= len(blocks)
         self.taken += len(blocks)
         seen.tables[group] += blocks
@@ -271,15 +280,17 @@ class Mirror:
 
         With full attention they get theirs one after the other. Of a sliding window some never do.
         """
-        table, windowed, settled = seen.tables[group], self.windowed[group], True
+        table, contents, windowed, settled = seen.tables[group], self.contents, self.windowed[group], True
         found: list[int] = []
+        keys: list[bytes] = []
         for place in range(seen.published[group], min(full, len(table))):
             block = table[place]
-            if block != RESERVED_BLOCK and self.contents[block] is None:
+            if block != RESERVED_BLOCK and contents[block] is None:
                 key = self.layout.identity(block)
                 if key is not None:
                     self._fill_block(block, seen.content(key, group, place))
                     found.append(block)
+                    keys.append(key)
                 elif windowed:
                     settled = False
                 else:
@@ -287,8 +298,7 @@ class Mirror:
             if settled:
                 seen.published[group] = place + 1
         if found:
-            keys = tuple([content.identity for content in map(self.contents.__getitem__, found) if content])
-            self.acts.append(acts.Publish(self.step, seen.name, tuple(found), keys))
+            self.acts.append(acts.Publish(self.step, seen.name, tuple(found), tuple(keys)))
 
     def _fill_block(self, block: int, content: Content) -> None:
         self.contents[block] = content

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pellucid.attach.audit import Rounds
@@ -104,10 +105,8 @@ class Observer:
                 finally:
                     if flag:
                         setattr(self, flag, False)
-                self._safely(after, result, *args, **kwargs)
                 self._inside -= 1
-                if not self._inside and self.stopped is None:
-                    self._safely(self._tell)
+                self._safely(after, result, *args, **kwargs)
                 return result
 
         return call
@@ -119,8 +118,12 @@ class Observer:
             if self.stopped is not None:
                 return original(*args, **kwargs)
             with self.lock:
-                self._safely(first, *args, **kwargs)
-                return original(*args, **kwargs)
+                self._inside += 1
+                try:
+                    self._safely(first, *args, **kwargs)
+                    return original(*args, **kwargs)
+                finally:
+                    self._inside -= 1
 
         return call
 
@@ -128,6 +131,8 @@ class Observer:
         began = time.perf_counter_ns()
         try:
             what(*args, **kwargs)
+            if not self._inside:
+                self._tell()
         except Exception as error:  # whatever it is: vLLM must never see it
             self.stop(f"observing ended, as something was not as expected: {type(error).__name__}: {error}")
             self._tell_the_end()
@@ -162,14 +167,16 @@ class Observer:
         counts: dict[str, int] = output.num_scheduled_tokens
         grown, admissions = self._changes(output)
         passed = mirror.passed(counts)
-        for seen in self._touched(counts, grown, passed, output.total_num_scheduled_tokens):
+        filling = self._filling(counts, output.total_num_scheduled_tokens)
+        for seen in self._touched(filling, grown, passed):
             blocks = grown.get(seen.id)
             if seen in passed:
                 mirror.drop(seen)
             if blocks is not None:
                 self._give_way(seen.name, sum(map(len, blocks)))
                 mirror.grow(seen, blocks)
-            mirror.fill(seen)
+            if seen.id in filling:
+                mirror.fill(seen)
         self._give_way(None, 0)
         for name in counts if admissions else ():
             if (admission := admissions.get(name)) is not None:
@@ -183,31 +190,30 @@ class Observer:
     def _changes(self, output: Any) -> tuple[dict[str, Sequence[Sequence[int]]], dict[str, Admission]]:
         """Who got further blocks, and who starts or resumes."""
         cached = output.scheduled_cached_reqs
+        pairs = zip(cached.req_ids, cached.new_block_ids, strict=True)
+        grown = {name: blocks for name, blocks in pairs if blocks and any(blocks)}
         admissions = {
             data.req_id: Admission(tuple(map(tuple, data.block_ids)), data.num_computed_tokens)
             for data in output.scheduled_new_reqs
-        }
-        grown = {
-            name: blocks for name, blocks in zip(cached.req_ids, cached.new_block_ids, strict=True) if _any(blocks)
         }
         for name, computed in _resumed(cached):
             admissions[name] = Admission(tuple(map(tuple, grown.pop(name))), computed)
         return grown, admissions
 
-    def _touched(self, counts: dict[str, int], grown: Iterable[str], passed: Iterable[Seen], total: int) -> list[Seen]:
+    def _filling(self, counts: dict[str, int], total: int) -> dict[str, Seen]:
+        """The running requests that may fill a block in this step, by vLLM's id."""
+        requests = self.mirror.requests
+        filling = {seen.id: seen for seen in self.mirror.due(counts)}
+        if total != len(counts):
+            several = (requests[name] for name, count in counts.items() if count != 1)
+            filling |= {seen.id: seen for seen in several if seen.running}
+        return filling
+
+    def _touched(self, filling: dict[str, Seen], grown: Iterable[str], passed: Iterable[Seen]) -> list[Seen]:
         """The running requests whose blocks change or may be filled in this step, in the order of the plan."""
         requests = self.mirror.requests
-        touched = {seen.id: seen for seen in (*self.mirror.due(counts), *passed)}
-        for name in grown:
-            touched[name] = requests[name]
-        if total != len(counts):
-            for name, count in counts.items():
-                seen = requests[name]
-                if count != 1 and seen.running:
-                    touched[name] = seen
-        if len(touched) < 2:
-            return list(touched.values())
-        return sorted(touched.values(), key=_order)
+        touched = filling | {name: requests[name] for name in grown} | {seen.id: seen for seen in passed}
+        return sorted(touched.values(), key=_order) if len(touched) > 1 else list(touched.values())
 
     def _give_way(self, by: str | None, blocks: int) -> None:
         """Record the pre-emptions without which ``by`` could not have got ``blocks``; all that are left for None."""
@@ -262,12 +268,7 @@ class Observer:
             self.mirror.forget()
 
 
-def _order(seen: Seen) -> int:
-    return seen.order
-
-
-def _any(blocks: Sequence[Sequence[int]] | None) -> bool:
-    return blocks is not None and any(blocks)
+_order = attrgetter("order")
 
 
 def _resumed(cached: Any) -> list[tuple[str, int]]:

@@ -185,7 +185,7 @@ class Auditor:
         found += self._check_memory()
         folded = self._fold.snapshot()
         if folded != snapshot:
-            found.append(Violation("I12", _difference(folded, snapshot), ()))
+            found.append(Violation("I12", difference(folded, snapshot), ()))
         return found
 
     def require(self) -> None:
@@ -209,7 +209,7 @@ class Auditor:
             yield Violation("I11", f"the pool was at {self._pool_memory} and is at {now}.", ())
 
 
-def _difference(folded: Snapshot, seen: Snapshot) -> str:
+def difference(folded: Snapshot, seen: Snapshot) -> str:
     """Where the journal's account and the live one part."""
     for field in Snapshot.__struct_fields__:
         mine, live = getattr(folded, field), getattr(seen, field)

@@ -11,10 +11,13 @@ from pellucid.engine.core import EngineCore
 from pellucid.engine.scheduler import Scheduler
 from pellucid.engine.sequence import Sequence
 from pellucid.errors import InvariantViolation
+from pellucid.kv.invariants import Violation
+from pellucid.kv.journal import Journal
 from pellucid.kv.manager import KVManager
 from pellucid.kv.reader import KVReader
+from pellucid.kv.snapshot import Snapshot
 from pellucid.lab.echo import EOS, VOCAB_SIZE, Echo
-from pellucid.lab.load import LONGEST, Add, Settings
+from pellucid.lab.load import LONGEST, Add, Case, Settings
 from pellucid.plan import Request
 
 NO_MODEL = "none"
@@ -31,10 +34,30 @@ class Received(NamedTuple):
     reason: str | None
 
 
+class Checker(Protocol):
+    """Looks at every invariant that can be seen, each time it is asked; ``checks`` counts how often."""
+
+    checks: int
+
+    def check(self) -> list[Violation]: ...
+
+
+class Books(Protocol):
+    """What an engine shows of its blocks."""
+
+    @property
+    def journal(self) -> Journal: ...
+
+    def snapshot(self) -> Snapshot: ...
+
+    def auditor(self) -> Checker: ...
+
+
 class Engine(Protocol):
     """One engine under a soak."""
 
-    kv: KVReader
+    @property
+    def kv(self) -> Books: ...
 
     def add(self, request: Add) -> None: ...
 
@@ -153,6 +176,9 @@ class Reference:
                 self._answers.clear()
             self._answers[plain] = self._run(plain)
         return self._answers[plain]
+
+    def prepare(self, case: Case) -> None:
+        """Called before ``case`` is played, by whom an answer must be found out while no round is under way."""
 
     def close_call(self, request: Add, received: Received) -> bool:
         """Whether rounding alone explains ``received``: two tokens were so close that batching may decide.

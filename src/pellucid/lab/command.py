@@ -5,20 +5,24 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.status import Status
 
-from pellucid.errors import PageError
+from pellucid.errors import ConfigError, PageError
 from pellucid.lang import encoded, say, told
 from pellucid.log import only_warnings
 from pellucid.view.language import add_language, language
 
 if TYPE_CHECKING:
+    from pellucid.lab.subject import Laboratory
     from pellucid.lab.trial import Plays, Report
+    from pellucid.lab.vllm_presets import Preset
+
+ENGINES = ("pellucid", "vllm")
 
 Options = tuple[tuple[str, type, str], ...]
 """Engine options on a command line: name, type and help of each."""
@@ -42,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", default="smollm2-135m", help="smollm2-135m, tiny, a folder, a .gguf file or a hub id"
     )
+    add_engine(parser)
     parser.add_argument(
         "--claim",
         action="append",
@@ -55,6 +60,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--html", type=Path, metavar="FILE", help="write the report to FILE too, as one page with timelines"
     )
     add_language(parser)
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """``--engine``; what it does not know itself, `pellucid.cli` leaves in ``others``."""
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="pellucid",
+        help="pellucid, or the vllm of this Python's environment, observed from outside: it takes any further option "
+        "of vLLM's",
+    )
 
 
 def add_engine_options(parser: argparse.ArgumentParser, options: Options) -> None:
@@ -71,12 +87,24 @@ def engine_options(arguments: argparse.Namespace, options: Options) -> dict[str,
     return {**given, "async_scheduling": True} if arguments.async_scheduling else given
 
 
+def vllm_words(arguments: argparse.Namespace) -> list[str]:
+    """What was given, our options too, as on vLLM's command line: they have its names and meaning."""
+    given = engine_options(arguments, OPTIONS)
+    if "reuse_policy" in given:
+        raise ConfigError("--reuse-policy chooses among Pellucid's own; vLLM has one order, and it is found out.")
+    asynchronous = ["--async-scheduling"] if given.pop("async_scheduling", False) else []
+    words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return [*words, *asynchronous, *arguments.others]
+
+
 def main(arguments: argparse.Namespace) -> int:
     """Run it; returns the exit status. Raises `PellucidError` for a model or options that cannot work."""
-    options = engine_options(arguments, OPTIONS)
+    vllm = arguments.engine == "vllm"
     return prove(
         arguments.model,
-        options,
+        {} if vllm else engine_options(arguments, OPTIONS),
+        engine=arguments.engine,
+        words=vllm_words(arguments) if vllm else (),
         claims=arguments.claim,
         json=arguments.json,
         html=arguments.html,
@@ -88,6 +116,8 @@ def prove(
     model: str = "smollm2-135m",
     options: Mapping[str, Any] | None = None,
     *,
+    engine: str = "pellucid",
+    words: Sequence[str] = (),
     claims: Sequence[str] = (),
     json: bool = False,
     html: Path | None = None,
@@ -98,7 +128,8 @@ def prove(
 
     ``language`` (one of `pellucid.lang.LANGUAGES`) is that of its sentences; names and numbers are the same in each.
     With ``html`` it is also written to that file, as a page that needs nothing else; `PageError` if that cannot be.
-    ``options`` are those of `pellucid.LLM`; without a pool size the pool is small, see
+    ``engine`` is "pellucid" or "vllm", the one that can be imported here. ``options`` are those of `pellucid.LLM`, or
+    vLLM's own, which may also be given as the ``words`` of its command line; without a pool size the pool is small, see
     `PellucidLaboratory`. ``claims`` are the ids of those to judge, all of them if none is given; raises `ConfigError`
     for an unknown one. Returns 0 if nothing is refuted, else 1.
     """
@@ -107,11 +138,10 @@ def prove(
     chosen = claims_named(claims) if claims else CLAIMS
     if html:
         _check_place(html)
-    with working(model, language) as progress:
-        from pellucid.lab.pellucid_subject import PellucidLaboratory
-        from pellucid.lab.trial import play_for, report
+    from pellucid.lab.trial import play_for, report
 
-        plays = play_for(PellucidLaboratory(model, **(options or {})), chosen, progress)
+    with working(model, language) as progress, _laboratory(engine, model, options or {}, words, language) as laboratory:
+        plays = play_for(laboratory, chosen, progress)
         result = report(plays, chosen)
     out = stream or sys.stdout
     if json:
@@ -124,6 +154,30 @@ def prove(
         _write_page(html, result, plays, language)
         print(told(say("The report as a page: {path}", path=str(html)), language), file=sys.stderr if json else out)
     return result.exit_status
+
+
+@contextmanager
+def _laboratory(
+    engine: str, model: str, options: Mapping[str, Any], words: Sequence[str], language: str
+) -> Iterator[Laboratory]:
+    """Where the engines are made; what is set for a vLLM is told on stderr."""
+    if engine == "pellucid":
+        from pellucid.lab.pellucid_subject import PellucidLaboratory
+
+        yield PellucidLaboratory(model, **options)
+        return
+    from pellucid.lab.vllm_laboratory import VllmLaboratory
+
+    laboratory = VllmLaboratory(model, words, **options)
+    tell_presets(laboratory.presets, language)
+    with closing(laboratory):
+        yield laboratory
+
+
+def tell_presets(presets: Sequence[Preset], language: str) -> None:
+    """What was set before vLLM started, a line each, on stderr."""
+    for preset in presets:
+        print(f"pellucid: {told(preset.line, language)}", file=sys.stderr)
 
 
 def _check_place(path: Path) -> None:

@@ -96,10 +96,11 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True):
         return sum(isinstance(action, Add) for action in self.actions)
 
 
-def draw(model: str, seed: int, number: int) -> Case:
-    """Round ``number`` of the soak of ``seed``: the same everywhere and always."""
+def draw(model: str, seed: int, number: int, settings: Settings | None = None) -> Case:
+    """Round ``number`` of the soak of ``seed``: the same everywhere and always. Without ``settings`` they are drawn."""
     rng = random.Random(f"{seed}/{number}")
-    settings = _settings(rng)
+    drawn = _settings(rng)
+    settings = settings or drawn
     room = min(LONGEST, (settings.num_gpu_blocks_override - 1) * settings.block_size)
     families = _families(seed)
     actions: list[Action] = []

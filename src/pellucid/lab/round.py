@@ -103,6 +103,8 @@ class Round:
         self.case = case
         self.tally = Tally(rounds=1)
         self._reference = reference
+        if reference is not None:
+            reference.prepare(case)
         self._engine = bed(case.settings)
         self._auditor = self._engine.kv.auditor()
         self._live: dict[str, Add] = {}

@@ -20,6 +20,8 @@ from pellucid.lab.shrink import Shrinker
 from pellucid.lang import Sentence, say
 
 Progress = Callable[[str], None]
+Draw = Callable[[str, int, int], Case]
+"""Makes the case of a model, a seed and the number of a round."""
 
 SHRINKING_S = 300
 """Seconds after which a case is small enough, on a model that takes long."""
@@ -58,9 +60,14 @@ def soak(
     seconds: float,
     rounds: int | None = None,
     progress: Progress = lambda line: None,
+    draw: Draw = draw,
+    reference: Reference | None = None,
 ) -> SoakReport:
-    """Play rounds of ``model`` on ``bed`` for ``seconds``, ``rounds`` of them at most; stop at the first failure."""
-    tally, reference, finding = Tally(), Reference(bed), None
+    """Play rounds of ``model`` on ``bed`` for ``seconds``, ``rounds`` of them at most; stop at the first failure.
+
+    ``reference`` says what each request must come to, by default another engine of ``bed``.
+    """
+    tally, reference, finding = Tally(), reference or Reference(bed), None
     begin = time.monotonic()
     while (elapsed := time.monotonic() - begin) < seconds and tally.rounds != rounds:
         progress(_so_far(elapsed, tally))
@@ -88,9 +95,9 @@ def _so_far(seconds: float, tally: Tally) -> Sentence:
     )
 
 
-def replay(finding: Finding, bed: Bed) -> Failure | None:
+def replay(finding: Finding, bed: Bed, reference: Reference | None = None) -> Failure | None:
     """Play the case of ``finding`` once more, outputs compared."""
-    return Round(finding.case, bed, Reference(bed)).play()
+    return Round(finding.case, bed, reference or Reference(bed)).play()
 
 
 def write(finding: Finding, path: Path) -> None:

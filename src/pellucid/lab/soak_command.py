@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console
 
 from pellucid.errors import ConfigError
+from pellucid.lab.command import add_engine, tell_presets
 from pellucid.lang import encoded, say, told
 from pellucid.log import only_warnings
 from pellucid.view.language import add_language, language
 from pellucid.view.lines import padded
 
 if TYPE_CHECKING:
+    from pellucid.lab.bed import Bed, Reference
     from pellucid.lab.round import Failure
-    from pellucid.lab.soak import Progress, SoakReport
+    from pellucid.lab.soak import Draw, Progress, SoakReport
 
 EVERY_S = 10
 COUNTED = {
@@ -48,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed plays the same rounds (0)")
     parser.add_argument(
         "--model",
-        default="tiny",
         help="tiny, none (no model at all: only what it would read, and the fastest), smollm2-135m, a folder, "
-        "a .gguf file or a hub id (tiny)",
+        "a .gguf file or a hub id (tiny; smollm2-135m with --engine vllm)",
     )
+    add_engine(parser)
     parser.add_argument(
         "--out", metavar="FILE", help="where a failure's case goes (pellucid-soak-SEED-ROUND.json in this folder)"
     )
@@ -64,7 +68,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Run it; returns 1 if something is wrong with the engine, else 0. Raises `PellucidError` for wrong arguments."""
     with only_warnings():  # each round makes an engine: none says so
         if arguments.replay:
-            return replay(Path(arguments.replay), json=arguments.json, language=language(arguments))
+            return replay(arguments)
         if not arguments.minutes > 0:
             raise ConfigError(f"--minutes must be more than 0, not {arguments.minutes}.")
         if arguments.rounds is not None and arguments.rounds < 1:
@@ -72,25 +76,60 @@ def main(arguments: argparse.Namespace) -> int:
         return soak(arguments)
 
 
+class Bench(NamedTuple):
+    """On what a soak runs, and ``words`` to type for the same."""
+
+    model: str
+    bed: Bed
+    draw: Draw
+    reference: Reference
+    words: str
+
+
+@contextmanager
+def _bench(arguments: argparse.Namespace, language: str) -> Iterator[Bench]:
+    from pellucid.lab.bed import Reference, bed
+    from pellucid.lab.load import draw
+
+    if arguments.engine == "pellucid":
+        model = arguments.model or "tiny"
+        ours = bed(model)
+        yield Bench(model, ours, draw, Reference(ours), "")
+        return
+    from pellucid.lab.vllm_bed import VllmBed, VllmReference
+    from pellucid.lab.vllm_laboratory import VllmLaboratory
+    from pellucid.lab.vllm_load import draw_for_vllm
+
+    model = arguments.model or "smollm2-135m"
+    laboratory = VllmLaboratory(model, ["--dtype", "float32", *arguments.others])
+    tell_presets(laboratory.presets, language)
+    draw = partial(draw_for_vllm, block_size=laboratory.block_size, asynchronous=not laboratory.cpu)
+    with closing(laboratory):
+        theirs = VllmBed(laboratory)
+        words = shlex.join(["--engine", "vllm", "--model", model, *arguments.others])
+        yield Bench(model, theirs, draw, VllmReference(theirs), f"{words} ")
+
+
 def soak(arguments: argparse.Namespace) -> int:
     """Soak, write the case of a failure to its file, and the report to stdout."""
     from pellucid.lab import soak as lab
-    from pellucid.lab.bed import bed
 
     spoken = language(arguments)
-    with _telling(spoken) as progress:
+    with _bench(arguments, spoken) as bench, _telling(spoken) as progress:
         report = lab.soak(
-            arguments.model,
-            bed(arguments.model),
+            bench.model,
+            bench.bed,
             arguments.seed,
             seconds=60 * arguments.minutes,
             rounds=arguments.rounds,
             progress=progress,
+            draw=bench.draw,
+            reference=bench.reference,
         )
     if (finding := report.finding) is not None:
         file = Path(arguments.out or f"pellucid-soak-{finding.seed}-{finding.round}.json")
         lab.write(finding, file)
-        where = say("the case is in {file}; next: pellucid soak --replay {file}", file=file)
+        where = say("the case is in {file}; next: pellucid soak {words}--replay {file}", file=file, words=bench.words)
         print(f"pellucid soak: {told(where, spoken)}", file=sys.stderr)
     if arguments.json:
         print(encoded(report))
@@ -119,19 +158,20 @@ def _lines(report: SoakReport, language: str) -> Iterator[str]:
     )
 
 
-def replay(file: Path, *, json: bool = False, language: str = "en") -> int:
-    """Play the case of ``file``; 1 if it fails."""
+def replay(arguments: argparse.Namespace) -> int:
+    """Play the case of a file; 1 if it fails."""
     from pellucid.lab import soak as lab
-    from pellucid.lab.bed import bed
 
-    finding = lab.read(file)
-    failure = lab.replay(finding, bed(finding.case.model))
-    if json:
+    spoken, finding = language(arguments), lab.read(Path(arguments.replay))
+    arguments.model = arguments.model or finding.case.model
+    with _bench(arguments, spoken) as bench:
+        failure = lab.replay(finding, bench.bed, bench.reference)
+    if arguments.json:
         print(encoded({"recorded": finding.failure, "now": failure}))
     elif failure is None:
-        print(told(say("It passes now. Recorded: {what}", what=finding.failure.title), language))
+        print(told(say("It passes now. Recorded: {what}", what=finding.failure.title), spoken))
     else:
-        print(told(_fails(failure, as_recorded=finding.failure.same(failure)), language))
+        print(told(_fails(failure, as_recorded=finding.failure.same(failure)), spoken))
         print(f"  {failure.message}")
     return 0 if failure is None else 1
 

@@ -19,7 +19,8 @@ class About(Struct, frozen=True, kw_only=True):
     ``exact`` says whether equal requests must give equal tokens however they are batched, cached or
     placed: true in float32, and of kernels that are batch-invariant; elsewhere the order of rounding may decide.
     ``spare_blocks`` are what admission leaves free while anything runs. ``scheduling_policy`` is what the
-    engine calls its own (see `pellucid.lab.turns`), None if it does not tell.
+    engine calls its own (see `pellucid.lab.turns`), None if it does not tell. ``fences`` says whether released blocks
+    stay out of use while a launched step may still write to them; else the device's queue keeps the writes in order.
     """
 
     engine: str
@@ -34,6 +35,7 @@ class About(Struct, frozen=True, kw_only=True):
     vocab_size: int
     exact: bool
     scheduling_policy: str | None = None
+    fences: bool = True
 
 
 class Output(Struct, frozen=True):

@@ -13,11 +13,15 @@ from pellucid.lab.scenarios import MIXED, SCENARIOS
 from pellucid.lang import say
 
 IN_A_SNAPSHOT = ("I1", "I2", "I3", "I9")
-IN_THE_JOURNAL = ("I4", "I5", "I7", "I8", "I10")
+IN_THE_JOURNAL = ("I4", "I5", "I7", "I8")
+OF_FENCES = "I10"
+"""Where the engine fences; else its device keeps the order of writes."""
 BY_FOLDING = "I12"
 """Which the claim about the journal checks."""
 
-INSIDE = ("I6", "I11", "I14")
+INSIDE = ("I6", "I14")
+OF_MEMORY = "I11"
+"""Where it can be seen where the pool is."""
 
 
 def _unseen(invariants: list[str]) -> str:
@@ -41,7 +45,7 @@ def judge(recordings: Recordings) -> Finding:
 
 def _violations(recording: Recording) -> Iterator[tuple[Frame, str]]:
     acts, first = recording.acts, recording.frames[0].snapshot
-    trail, read = Trail(first), 0
+    trail, read = Trail(first, fences=recording.about.fences), 0
     for frame in recording.frames:
         for message in frame.violations or ():
             yield frame, message
@@ -59,7 +63,10 @@ def _proved(recordings: Recordings) -> Finding:
     runs = list(recordings.values())
     journal = all(recording.acts is not None for recording in runs)
     inside = all(frame.violations is not None for recording in runs for frame in recording.frames)
+    seen = inside and all(frame.memory is not None for recording in runs for frame in recording.frames)
     checked = [*IN_A_SNAPSHOT, *(IN_THE_JOURNAL if journal else ()), *(INSIDE if inside else ())]
+    checked += [OF_MEMORY] if seen else []
+    checked += [OF_FENCES] if journal and all(recording.about.fences for recording in runs) else []
     checked.sort(key=list(INVARIANTS).index)
     frames = sum(len(recording.frames) for recording in runs)
     acts = sum(len(recording.acts or ()) for recording in runs)

@@ -122,7 +122,7 @@ def _noticed(run: Recording, number: int, instead: AnyAct | None) -> bool:
     acts[number] = instead
     if any(True for _ in _unequal(run, acts, number)):
         return True
-    trail = Trail(run.frames[0].snapshot)
+    trail = Trail(run.frames[0].snapshot, fences=run.about.fences)
     return any(True for act in acts if act is not None for _ in trail.follow(act))
 
 
