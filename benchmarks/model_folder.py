@@ -1,7 +1,7 @@
 """One model for every engine: what Pellucid runs, written once as a folder that the others can load.
 
 The weights are those that Pellucid takes from its source (a GGUF file's unpacked), rounded to ``dtype``,
-under Hugging Face names in one safetensors file beside a config.json. There is no tokenizer: benchmarks
+under Hugging Face names in one safetensors file beside a config.json. The tokenizer is there, and benchmarks
 speak in token ids. The folder stands in Pellucid's cache folder and is used again as long as the source
 is the same file.
 

@@ -1,4 +1,4 @@
-"""The command line: ``pellucid run``, ``prove``, ``step``, ``soak``, ``watch``, ``replay`` and ``explain``."""
+"""The command line: ``pellucid`` and its commands."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from pellucid.threads import sleep_at_barriers
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status. A refusal is one sentence on stderr and status 2."""
-    sleep_at_barriers()
     arguments = _parse(argv)
+    if not arguments.is_vllm:  # another program's threads are its own business
+        sleep_at_barriers()
     try:
         status = int(arguments.command(arguments))
         sys.stdout.flush()
@@ -61,9 +62,11 @@ def _parser() -> argparse.ArgumentParser:
         prog="pellucid", description="A PagedAttention engine you can see through: see it, prove it."
     )
     parser.add_argument("--version", action="version", version=f"pellucid {__version__}")
+    parser.set_defaults(is_vllm=False)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_run(commands)
     _add_views(commands)
+    _add_vllm(commands)
     return parser
 
 
@@ -140,6 +143,27 @@ def _add_views(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         parser = commands.add_parser(name, help=text, description=description)
         module.add_arguments(parser)
         parser.set_defaults(command=module.main)
+
+
+def _add_vllm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from pellucid.attach import doctor_command, vllm_command
+
+    vllm = commands.add_parser(
+        "vllm",
+        help="start this environment's vLLM so that it can be watched",
+        usage="pellucid vllm serve MODEL [any option of vllm]",
+        add_help=False,  # --help is vLLM's too
+    )
+    vllm_command.add_arguments(vllm)
+    vllm.set_defaults(command=vllm_command.main, is_vllm=True)
+    doctor = commands.add_parser(
+        "doctor",
+        help="which vLLM is here, and whether it can be observed",
+        description="Which vLLM is in this environment, whether it lets Pellucid in, and what of it can be observed. "
+        "Exit status 0 only if it can be.",
+    )
+    doctor_command.add_arguments(doctor)
+    doctor.set_defaults(command=doctor_command.main)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pellucid.attach.names import AmbiguousName, Names
+from pellucid.attach.names import MOST_ANNOUNCED, AmbiguousName, Names
 from pellucid.errors import UnknownRequest
 
 
@@ -61,3 +61,63 @@ def test_an_ended_request_may_be_asked_for() -> None:
     assert names.find("gone", {"gone": None}) == "gone"
     with pytest.raises(UnknownRequest, match=r"live: a\)"):
         names.find("gone")
+
+
+def joins(live: Names, external: str, internal: str) -> str:
+    """The name of one more request."""
+    live.announce(internal, external)
+    return live.open(internal)
+
+
+def test_a_name_that_another_goes_by_is_not_given_again() -> None:
+    live = Names()
+    assert joins(live, "cmpl-a-0", "cmpl-a-0-1") == "a"
+    assert joins(live, "cmpl-a-0", "cmpl-a-0-2") == "cmpl-a-0-2"  # cmpl-a-0 is the first one's name too
+    assert joins(live, "cmpl-a-1", "cmpl-a-1-3") == "cmpl-a-1"  # the second prompt of a list
+    with pytest.raises(AmbiguousName, match="2 live requests were given the name 'cmpl-a-0'"):
+        live.find("cmpl-a-0")
+    with pytest.raises(AmbiguousName, match="3 live requests"):
+        live.find("a")
+    for internal in ("cmpl-a-0-1", "cmpl-a-0-2", "cmpl-a-1-3"):
+        live.close(internal)
+    with pytest.raises(UnknownRequest):
+        live.find("a")
+    assert joins(live, "cmpl-a-0", "cmpl-a-0-4") == "a"
+
+
+@pytest.mark.parametrize(("external", "client"), [("cmpl-p-0", "p"), ("chatcmpl-p", "p"), ("7", "7")])
+def test_several_answers_to_one_prompt_are_numbered(external: str, client: str) -> None:
+    live = Names()
+    assert joins(live, external, f"0_{external}-0a1b2c3d") == f"0_{client}"
+    assert joins(live, external, f"1_{external}-0a1b2c3d") == f"1_{client}"
+    with pytest.raises(AmbiguousName, match="2 live requests"):
+        live.find(client)
+    assert live.find(f"1_{client}") == f"1_{client}"
+
+
+def test_before_0_14_the_servers_ids_have_no_tail() -> None:
+    live = opened(("cmpl-a-0", None), ("1_chatcmpl-b", None))
+    assert live.find("a") == "a"
+    assert live.find("1_b") == "1_b"
+
+
+@pytest.mark.parametrize("external", ["0_own", None])
+def test_a_callers_own_name_may_look_like_a_numbered_answer(external: str | None) -> None:
+    internal = "0_own-0a1b2c3d" if external else "0_own"
+    live = opened((internal, external))
+    assert live.aliases(internal) == {"0_own", internal}
+    assert live.find("0_own") == "0_own"
+
+
+def test_two_of_one_name_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    opened(*((f"cmpl-a-0-{number}", "cmpl-a-0") for number in range(4)))
+    said = [record.message for record in caplog.records]
+    assert said == ["two live requests were given the name 'a'; the later one is shown as 'cmpl-a-0-1'."]
+
+
+def test_names_that_nobody_opens_do_not_pile_up() -> None:
+    live = Names()
+    for number in range(MOST_ANNOUNCED + 10):
+        live.announce(f"R-{number}", "R")
+    assert live.open("R-0") == "R-0"  # forgotten
+    assert live.open(f"R-{MOST_ANNOUNCED}") == "R"

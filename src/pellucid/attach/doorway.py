@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from pellucid import log
@@ -42,6 +43,7 @@ def open_at_first_request() -> None:
         _observe(scheduler)
         return scheduler.add_request(*args, **kwargs)  # wrapped by now, on the object
 
+    _listen_for_names()
     _wrap(SCHEDULER, "add_request", begin)
 
 
@@ -65,7 +67,8 @@ def _listen_for_names() -> None:
     """Hear each caller's name as vLLM makes its own of it. Before 0.14.0 a request keeps the name it was given."""
 
     def announce(core: Any, original: Callable[..., Any], request: Any) -> Any:
-        _names.announce(request.request_id, getattr(request, "external_req_id", None))
+        with suppress(Exception):  # in another thread than the scheduler's; whatever it is, vLLM goes on
+            _names.announce(request.request_id, getattr(request, "external_req_id", None))
         return original(core, request)
 
     if CORE[0] in sys.modules and hasattr(getattr(sys.modules[CORE[0]], CORE[1]), "preprocess_add_request"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from multiprocessing.util import Finalize
 from typing import Any
 
 from pellucid import log
@@ -32,6 +33,8 @@ class Served:
             self.observer.stop("it cannot be watched")
             raise
         self.publisher.lock = self.observer.lock
+        # The processes in which vLLM keeps its engine cores end without what is registered with atexit.
+        Finalize(None, self.publisher.close, args=("vLLM shut down",), exitpriority=0)
         log.say(f"observing {self.watched.engine}; look with: pellucid watch {self.watched.pid}")
 
     @property
@@ -62,7 +65,6 @@ class Served:
 
 def _watched(scheduler: Any, groups: Sequence[GroupView]) -> Watched:
     config = getattr(scheduler, "vllm_config", None)
-    parallel = getattr(config, "parallel_config", None)
     found = version()
     unobservable = ["where the pool lies in memory", "fences: vLLM leaves the order of writes to the device's queue"]
     if not is_tested(found):
@@ -73,10 +75,15 @@ def _watched(scheduler: Any, groups: Sequence[GroupView]) -> Watched:
         engine=f"vllm {found}",
         model=_model(getattr(config, "model_config", None)),
         pid=os.getpid(),
-        rank=getattr(parallel, "data_parallel_rank", 0) or 0,
+        rank=_rank(getattr(config, "parallel_config", None)),
         started=time.time(),
         unobservable=tuple(unobservable),
     )
+
+
+def _rank(config: Any) -> int:
+    """Among data-parallel engine cores; those of most models are told that they are alone, but for their index."""
+    return getattr(config, "data_parallel_index", None) or getattr(config, "data_parallel_rank", 0) or 0
 
 
 def _model(config: Any) -> str:

@@ -1,7 +1,7 @@
 """A model as a Hugging Face folder that any engine can load: the weights that Pellucid takes from its source.
 
 A GGUF file's are unpacked; all are rounded to one dtype, under Hugging Face names, in one safetensors file beside a
-config.json. There is no tokenizer.
+config.json and the tokenizer, if the source has one of the usual kind.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from safetensors.torch import save_file
 from pellucid.errors import ModelError
 from pellucid.model.load import Checkpoint
 from pellucid.model.smollm2 import cache_folder
+from pellucid.model.tokenizer import FastTokenizer
+
+FORMAT = "with its tokenizer"
+"""Told by the folder's name: folders of an earlier format are not used."""
 
 
 def model_folder(checkpoint: Checkpoint, dtype: torch.dtype) -> Path:
@@ -34,7 +38,7 @@ def model_folder(checkpoint: Checkpoint, dtype: torch.dtype) -> Path:
         return source
     config = config_json(checkpoint, dtype)
     changed = source.stat().st_mtime_ns if source.exists() else 0
-    key = hashlib.sha256(f"{source.absolute()} {changed} {config}".encode()).hexdigest()[:12]
+    key = hashlib.sha256(f"{source.absolute()} {changed} {config} {FORMAT}".encode()).hexdigest()[:12]
     folder = cache_folder() / "folders" / f"{checkpoint.name}-{config['torch_dtype']}-{key}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -45,6 +49,8 @@ def model_folder(checkpoint: Checkpoint, dtype: torch.dtype) -> Path:
             weights.copy_to(name, tensor)
         save_file(tensors, scratch / "model.safetensors", metadata={"format": "pt"})
         (scratch / "config.json").write_text(json.dumps(config, indent=2))
+        if isinstance(tokenizer := checkpoint.tokenizer(), FastTokenizer):
+            tokenizer.save(scratch)
         try:
             os.replace(scratch, folder)
         except OSError:  # another process was first

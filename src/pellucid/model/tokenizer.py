@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -76,6 +77,15 @@ class FastTokenizer(Tokenizer):
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         return self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
+
+    def save(self, folder: Path) -> None:
+        """Write it as the tokenizer of a Hugging Face folder, from which `from_folder` and transformers read it."""
+        settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+        if self._chat_source is not None:
+            settings["chat_template"] = self._chat_source
+        self._backend.save(str(folder / "tokenizer.json"))
+        text = json.dumps(settings | dict(self._special_tokens), ensure_ascii=False, indent=2)
+        (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
 
 
 def from_folder(folder: Path) -> FastTokenizer | None:
