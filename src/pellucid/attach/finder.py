@@ -17,8 +17,8 @@ ROUTES = (
 )
 """From the engine core, its in-process client, an ``LLMEngine``, an ``LLM``: the same in vLLM 0.9.1 to 0.32.0."""
 
-TESTED = ("0.9.2", "0.11.0", "0.16.0", "0.19.1", "0.23.0", "0.24.0", "0.28.0", "0.32.0")
-"""The versions on which the tests of this adapter ran."""
+TESTED = ("0.9.2", "0.11.0", "0.16.0", "0.19.1", "0.23.0", "0.24.0", "0.26.0", "0.28.0", "0.32.0", "0.33.0")
+"""The versions on which this adapter ran: docs/attach.md says what of it on which."""
 
 
 class Found(NamedTuple):
