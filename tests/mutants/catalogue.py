@@ -635,18 +635,18 @@ JOURNAL = [
     ),
     Mutant(
         "kv/journal.py",
-        "show: Show = _plainly if show_identities else _Veil()",
-        "show: Show = _plainly if not show_identities else _Veil()",
+        "show: Show = _plainly if show_identities else Veil()",
+        "show: Show = _plainly if not show_identities else Veil()",
         "identities are written in the clear unless asked for",
     ),
     Mutant(
-        "kv/journal.py",
+        "kv/veil.py",
         "return msgspec.structs.replace(act, space=show(act.space))",
         "return act",
         "salts are written as hashes that can be guessed and tested",
     ),
     Mutant(
-        "kv/journal.py",
+        "kv/veil.py",
         "return hashlib.blake2b(value, key=self._key, digest_size=16).digest() if value else value",
         "return hashlib.blake2b(value, digest_size=16).digest() if value else value",
         "hidden identities can be guessed and tested: there is no key",

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from pellucid.errors import JournalError
-from pellucid.kv.acts import AnyAct, Open, Publish, told
+from pellucid.kv.acts import AnyAct, told
 from pellucid.kv.fold import Fold
-from pellucid.kv.snapshot import PoolView, Snapshot
+from pellucid.kv.snapshot import Snapshot
+from pellucid.kv.veil import Show, Veil, veil_act, veil_snapshot
 
 VERSION = 2
 
 COMPACT_ACTS = 256
 """Folding takes some 2 microseconds an act: this many are folded away at once."""
-
-Show = Callable[[bytes], bytes]
 
 
 class Header(Struct, frozen=True, kw_only=True):
@@ -111,13 +108,13 @@ class Journal:
         stays equal within the file and nothing more is told.
         """
         show_identities = show_identities and not self.veiled
-        show: Show = _plainly if show_identities else _Veil()
-        header = Header(base=_veil_snapshot(self.base, show), acts=len(self._acts), shows_identities=show_identities)
+        show: Show = _plainly if show_identities else Veil()
+        header = Header(base=veil_snapshot(self.base, show), acts=len(self._acts), shows_identities=show_identities)
         encode = msgspec.json.Encoder().encode
         with Path(path).open("wb") as file:
             file.write(encode(header) + b"\n")
             for act in self._acts:
-                file.write(encode(_veil_act(act, show)) + b"\n")
+                file.write(encode(veil_act(act, show)) + b"\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Journal:
@@ -148,13 +145,13 @@ def first_difference(left: Journal, right: Journal) -> str | None:
     start = max(left.folded, right.folded)
     by_place = left.veiled or right.veiled
     show_left, show_right = (_Numbers(), _Numbers()) if by_place else (_plainly, _plainly)
-    if start > min(len(left), len(right)) or _veil_snapshot(left.fold(start), show_left) != _veil_snapshot(
+    if start > min(len(left), len(right)) or veil_snapshot(left.fold(start), show_left) != veil_snapshot(
         right.fold(start), show_right
     ):
         return f"they differ before act {start + 1}, in acts that one of them has folded away."
     pairs = zip(left.since(start), right.since(start), strict=False)
     for number, (mine, yours) in enumerate(pairs, start=start + 1):
-        if _veil_act(mine, show_left) != _veil_act(yours, show_right):
+        if veil_act(mine, show_left) != veil_act(yours, show_right):
             return f"act {number} differs: {told(mine)} and {told(yours)}."
     if len(left) != len(right):
         return f"one journal ends after act {min(len(left), len(right))}, the other after {max(len(left), len(right))}."
@@ -189,29 +186,3 @@ class _Numbers:
 
     def __call__(self, value: bytes) -> bytes:
         return self._numbers.setdefault(value, str(len(self._numbers)).encode()) if value else value
-
-
-class _Veil:
-    """A keyed hash under a key that nobody keeps."""
-
-    def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
-
-    def __call__(self, value: bytes) -> bytes:
-        return hashlib.blake2b(value, key=self._key, digest_size=16).digest() if value else value
-
-
-def _veil_act(act: AnyAct, show: Show) -> AnyAct:
-    if isinstance(act, Publish):
-        return msgspec.structs.replace(act, identities=tuple(map(show, act.identities)))
-    if isinstance(act, Open):
-        return msgspec.structs.replace(act, space=show(act.space))
-    return act
-
-
-def _veil_snapshot(base: Snapshot, show: Show) -> Snapshot:
-    def veil(pool: PoolView) -> PoolView:
-        hidden = tuple(value if value is None else show(value) for value in pool.identities)
-        return msgspec.structs.replace(pool, identities=hidden)
-
-    return msgspec.structs.replace(base, pools=tuple(map(veil, base.pools)))
