@@ -4,8 +4,9 @@
 
 with the interpreter of a vLLM's environment, Pellucid importable; ``name=value`` are vLLM's options in JSON. Observed
 means as in a server with PELLUCID_OBSERVE=1: ``unwatched`` while nobody looks, ``watched`` with a watcher in another
-process that reads every step. The engine core runs in this process, so that an observer can come and go. The last
-line is one JSON object; ``loss_*`` is the median over the rounds.
+process that reads every step. The engine core runs in this process, so that an observer can come and go. A watcher
+that joins costs one picture of the whole pool, which is in its run: ``picture`` is what making one takes vLLM's
+thread. The last line is one JSON object; ``loss_*`` is the median over the rounds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def observed(scheduler: Any, watched: bool) -> Iterator[Any]:
         assert watcher.stdout is not None
         watcher.stdout.readline()
     try:
-        yield served.observer
+        yield served
     finally:
         if watcher is not None:
             watcher.kill()
@@ -67,6 +68,8 @@ class Rounds:
         self._params = vllm.SamplingParams(temperature=0, ignore_eos=True, max_tokens=given.output, detokenize=False)
         self.rates: dict[str, list[float]] = {"alone": [], "unwatched": [], "watched": []}
         self.own: dict[str, list[float]] = {"unwatched": [], "watched": []}
+        self.pictures: list[float] = []
+        self.blocks = llm.llm_engine.engine_core.engine_core.scheduler.kv_cache_manager.block_pool.num_gpu_blocks
 
     def rate(self) -> float:
         """Output tokens per second of one batch."""
@@ -84,10 +87,13 @@ class Rounds:
             if way == "alone":
                 self.rates[way].append(self.rate())
                 continue
-            with observed(scheduler, way == "watched") as observer:
+            with observed(scheduler, way == "watched") as served:
                 self.rates[way].append(self.rate())
-                assert observer.stopped is None, observer.stopped
-            self.own[way].append(observer.nanoseconds / 1_000 / observer.calls)
+                assert served.observer.stopped is None, served.observer.stopped
+                self.own[way].append(served.observer.nanoseconds / 1_000 / served.observer.calls)
+                began = time.perf_counter()
+                served._picture()
+                self.pictures.append(1e3 * (time.perf_counter() - began))
 
     def figures(self) -> Iterator[Figure]:
         for way, found in self.rates.items():
@@ -97,12 +103,14 @@ class Rounds:
             losses = tuple(100 * (1 - with_it / without) for with_it, without in pairs)
             yield Figure(f"loss_{way}", statistics.median(losses), "%", TARGET, losses)
             yield Figure(f"observer_{way}", statistics.median(own), "us", None, tuple(own))
+        yield Figure("picture", statistics.median(self.pictures), "ms", None, tuple(self.pictures))
+        yield Figure("blocks", self.blocks, "blocks")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
-    for name, default in (("batch", 64), ("rounds", 8), ("prompt", 128), ("output", 256)):
+    for name, default in (("batch", 64), ("rounds", 8), ("prompt", 128), ("output", 512)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("options", nargs="*", metavar="name=value")
     given = parser.parse_intermixed_args()
