@@ -7,7 +7,7 @@ from itertools import islice
 from pellucid.attach.layout import Layout
 from pellucid.attach.mirror import Mirror
 
-BLOCKS_A_STEP = 8
+BLOCKS_A_STEP = 4
 STEPS_A_TABLE = 8
 
 
@@ -31,7 +31,7 @@ class Rounds:
         """What does not add up after this step and was not said before, a sentence each; mostly nothing."""
         mirror = self._mirror
         wrong = self._blocks()
-        free = self._layout.pool.get_num_free_blocks()
+        free = self._layout.pool.free_block_queue.num_free_blocks
         if free - mirror.reclaimable != self._gap:
             self._gap = free - mirror.reclaimable
             wrong.append(
