@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 
-class Origin(NamedTuple):
+class Origin(Struct, frozen=True, gc=False):
     """What the tokens of a block would be known by without its namespace, and the namespace."""
 
     plain: bytes

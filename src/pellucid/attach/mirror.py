@@ -64,7 +64,8 @@ class Mirror:
         self.contents = self.index.contents
         self.taken = self.returned = 0
         self.ended: OrderedDict[str, Ended] = OrderedDict()
-        self._due: dict[int, list[Seen]] = {}  # by step: who may fill a block in it
+        self.looks: dict[int, list[Seen]] = {}  # by step: who may fill a block in it
+        self.reclaimable = 0
         self._batch: tuple[str, ...] = ()
         self._batch_names: tuple[str, ...] = ()
         self.closed = 0
@@ -74,10 +75,6 @@ class Mirror:
         self._admitted = 0
         self._namespaces = False  # whether a request with a salt or an adapter was ever seen
         self._read()
-
-    @property
-    def reclaimable(self) -> int:
-        return self._reclaimable
 
     # -- what vLLM does ----------------------------------------------------------------------------
 
@@ -95,14 +92,6 @@ class Mirror:
             for other in self.requests.values():
                 self._recognise(other, range(len(other.tables[0])))
         return seen
-
-    def begin_step(self) -> None:
-        """vLLM has made a further plan: what follows is what it did for it."""
-        self.step += 1
-
-    def is_due(self) -> bool:
-        """Whether anybody may fill a block in this step, or have a block left behind by a sliding window."""
-        return self.has_windows or self.step in self._due
 
     def admit(self, seen: Seen, admission: Admission) -> None:
         """A waiting request runs from now on."""
@@ -144,7 +133,7 @@ class Mirror:
 
     def fill_early(self) -> None:
         """Publish what a result has filled: a scheduler that plans one step ahead learns a block's last token there."""
-        for seen in self._due.get(self.step + 1, ()):
+        for seen in self.looks.get(self.step + 1, ()):
             if seen.look_at == self.step + 1:
                 self._publish_all(seen)
 
@@ -154,12 +143,12 @@ class Mirror:
 
     def _look(self, seen: Seen, step: int) -> None:
         seen.look_at = step
-        self._due.setdefault(step, []).append(seen)
+        self.looks.setdefault(step, []).append(seen)
 
     def due(self, planned: Container[str]) -> list[Seen]:
         """Whoever of those ``planned`` may fill a block in this step, if every plan since had one token for it."""
         found = []
-        for seen in self._due.pop(self.step, ()):
+        for seen in self.looks.pop(self.step, ()):
             if seen.look_at != self.step:
                 continue
             if seen.id in planned:
@@ -265,7 +254,7 @@ class Mirror:
         revived = tuple([block for block in held if not self.owners[block]])
         for block in held:
             self.owners[block] += 1
-        self._reclaimable -= len(revived)
+        self.reclaimable -= len(revived)
         self.taken += len(held)
         seen.tables[group] += blocks
         seen.published[group] = len(blocks)
@@ -284,7 +273,7 @@ class Mirror:
             for block in stale:
                 self.ledger.evicted(self.index.discard(block), self.step, seen.name)
             self.acts.append(acts.Evict(self.step, seen.name, tuple(stale)))
-        self._reclaimable -= len(blocks)
+        self.reclaimable -= len(blocks)
         self.taken += len(blocks)
         seen.tables[group] += blocks
         self.acts.append(acts.Take(self.step, seen.name, blocks, group))
@@ -300,9 +289,12 @@ class Mirror:
         for place in range(seen.published[group], min(full, len(table))):
             block = table[place]
             if block != RESERVED_BLOCK and contents[block] is None:
-                key = identity(blocks[block].block_hash)
+                key = blocks[block].block_hash
+                if not isinstance(key, bytes):
+                    key = identity(key)
                 if key is not None:
-                    self._fill_block(block, key)
+                    self.index.add(block, key)
+                    self.ledger.published(key)
                     found.append(block)
                     keys.append(key)
                     if self._namespaces and not group:
@@ -315,10 +307,6 @@ class Mirror:
                 seen.published[group] = place + 1
         if found:
             self.acts.append(acts.Publish(self.step, seen.name, tuple(found), tuple(keys)))
-
-    def _fill_block(self, block: int, key: bytes) -> None:
-        self.index.add(block, key)
-        self.ledger.published(key)
 
     def _recognise(self, seen: Seen, places: Iterable[int]) -> None:
         """Tell the index where the tokens in those of the blocks at ``places`` that are findable came from.
@@ -357,7 +345,7 @@ class Mirror:
         for block in blocks:
             owners[block] -= 1
             if not owners[block]:
-                self._reclaimable += 1
+                self.reclaimable += 1
             self.returned += 1
 
     # -- where it begins ---------------------------------------------------------------------------
@@ -367,10 +355,10 @@ class Mirror:
         layout = self.layout
         for block in range(len(layout.blocks)):
             if (key := layout.identity(block)) is not None:
-                self._fill_block(block, key)
+                self.index.add(block, key)
         for request in layout.scheduler.requests.values():
             self._take_over(self._meet(request), layout.tables(request.request_id))
-        self._reclaimable = layout.pool.get_num_free_blocks()
+        self.reclaimable = layout.pool.get_num_free_blocks()
 
     def _take_over(self, seen: Seen, tables: Tables) -> None:
         seen.tables = [list(table) for table in tables]

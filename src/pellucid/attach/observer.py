@@ -10,11 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import attrgetter
 from time import perf_counter_ns as clock
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from pellucid.attach.audit import Rounds
 from pellucid.attach.layout import Layout
@@ -30,7 +32,7 @@ PLANNING, RECEIVING = "planning", "receiving"
 WRAPPED = ("add_request", "schedule", "update_from_output", "finish_requests")
 
 
-class Flight(NamedTuple):
+class Flight(Struct, frozen=True):
     """A plan whose result is not there yet: vLLM's own output of it, its step, its batch, and who had left by then."""
 
     output: Any
@@ -149,8 +151,8 @@ class Observer:
     def _tell(self) -> None:
         """vLLM is between two calls: what it shows now is what follows from all that was told."""
         mirror = self.mirror
-        if mirror.acts or mirror.violations:
-            acts, violations = mirror.acts, mirror.violations
+        acts, violations = mirror.acts, mirror.violations
+        if acts or violations:
             mirror.acts, mirror.violations = [], []
             if acts:
                 mirror.told = acts[-1].step
@@ -164,29 +166,46 @@ class Observer:
 
     def _planned(self, output: Any, *_: Any, **__: Any) -> None:
         mirror = self.mirror
-        mirror.begin_step()
+        mirror.step += 1
         counts: dict[str, int] = output.num_scheduled_tokens
-        if self._victims or mirror.is_due() or not _only_goes_on(output):
+        if not self._only_goes_on(output):
             self._follow(output, counts)
         if counts:
             self._flying.append(Flight(output, mirror.step, mirror.launch(counts), mirror.closed))
-        mirror.violations += self._rounds.check()
+        if wrong := self._rounds.check():
+            mirror.violations += wrong
+
+    def _only_goes_on(self, output: Any) -> bool:
+        """Whether this plan has one token for each of some running requests, and nobody gets, fills or loses a block.
+
+        Most plans are like that, and it takes no Python for each request to see it: since 0.11.0 at least, where None
+        stands for no new block.
+        """
+        mirror = self.mirror
+        return not (
+            self._victims
+            or mirror.has_windows
+            or mirror.step in mirror.looks
+            or output.scheduled_new_reqs
+            or output.total_num_scheduled_tokens != len(output.num_scheduled_tokens)
+            or any(output.scheduled_cached_reqs.new_block_ids)
+        )
 
     def _follow(self, output: Any, counts: dict[str, int]) -> None:
         """Whoever starts, resumes, grows, gives way, or may fill a block, in the order of the plan."""
         mirror = self.mirror
-        grown, admissions = self._changes(output)
-        passed = mirror.passed(counts)
+        grown, admissions = _changes(output)
         filling = self._filling(counts, output.total_num_scheduled_tokens)
-        for seen in self._touched(filling, grown, passed):
-            blocks = grown.get(seen.id)
+        passed = mirror.passed(counts)
+        touched = {*filling, *passed, *map(mirror.requests.__getitem__, grown)}
+        for seen in sorted(touched, key=_order):
             if seen in passed:
                 mirror.drop(seen)
-            if blocks is not None:
+            if (blocks := grown.get(seen.id)) is not None:
                 if self._victims:
                     self._give_way(seen.name, sum(map(len, blocks)))
                 mirror.grow(seen, blocks)
-            if seen.id in filling:
+            if seen in filling:
                 mirror.fill(seen)
         self._give_way(None, 0)
         for name in counts if admissions else ():
@@ -195,33 +214,14 @@ class Observer:
                 mirror.admit(seen, admission)
                 mirror.fill(seen)
 
-    def _changes(self, output: Any) -> tuple[dict[str, Sequence[Sequence[int]]], dict[str, Admission]]:
-        """Who got further blocks, and who starts or resumes."""
-        cached = output.scheduled_cached_reqs
-        pairs = zip(cached.req_ids, cached.new_block_ids, strict=True)
-        grown = {name: blocks for name, blocks in compress(pairs, cached.new_block_ids) if any(blocks)}
-        admissions = {
-            data.req_id: Admission(tuple(map(tuple, data.block_ids)), data.num_computed_tokens)
-            for data in output.scheduled_new_reqs
-        }
-        for name, computed in _resumed(cached):
-            admissions[name] = Admission(tuple(map(tuple, grown.pop(name))), computed)
-        return grown, admissions
-
-    def _filling(self, counts: dict[str, int], total: int) -> dict[str, Seen]:
-        """The running requests that may fill a block in this step, by vLLM's id."""
-        requests = self.mirror.requests
-        filling = {seen.id: seen for seen in self.mirror.due(counts)}
+    def _filling(self, counts: dict[str, int], total: int) -> set[Seen]:
+        """The running requests that may fill a block in this step."""
+        filling = set(self.mirror.due(counts))
         if total != len(counts):
-            several = (requests[name] for name, count in counts.items() if count != 1)
-            filling |= {seen.id: seen for seen in several if seen.running}
+            requests = self.mirror.requests
+            several = [requests[name] for name, count in counts.items() if count != 1]
+            filling.update(seen for seen in several if seen.running)
         return filling
-
-    def _touched(self, filling: dict[str, Seen], grown: Iterable[str], passed: Iterable[Seen]) -> list[Seen]:
-        """The running requests whose blocks change or may be filled in this step, in the order of the plan."""
-        requests = self.mirror.requests
-        touched = filling | {name: requests[name] for name in grown} | {seen.id: seen for seen in passed}
-        return sorted(touched.values(), key=_order) if len(touched) > 1 else list(touched.values())
 
     def _give_way(self, by: str | None, blocks: int) -> None:
         """Record the pre-emptions without which ``by`` could not have got ``blocks``; all that are left for None."""
@@ -281,17 +281,16 @@ class Observer:
 _order = attrgetter("order")
 
 
-def _only_goes_on(output: Any) -> bool:
-    """Whether this plan has one token for each of some running requests, and a new block for none of them.
-
-    Nearly every plan is like that. It takes no Python for each request to see it, since 0.11.0 at least, where None
-    stands for no new block.
-    """
-    return (
-        output.total_num_scheduled_tokens == len(output.num_scheduled_tokens)
-        and not output.scheduled_new_reqs
-        and not any(output.scheduled_cached_reqs.new_block_ids)
-    )
+def _changes(output: Any) -> tuple[dict[str, Sequence[Sequence[int]]], dict[str, Admission]]:
+    """Who got further blocks, and who starts or resumes."""
+    cached, admissions = output.scheduled_cached_reqs, {}
+    pairs = zip(cached.req_ids, cached.new_block_ids, strict=True)
+    grown = {name: blocks for name, blocks in compress(pairs, cached.new_block_ids) if any(blocks)}
+    for data in output.scheduled_new_reqs:
+        admissions[data.req_id] = Admission(tuple(map(tuple, data.block_ids)), data.num_computed_tokens)
+    for name, computed in _resumed(cached):
+        admissions[name] = Admission(tuple(map(tuple, grown.pop(name))), computed)
+    return grown, admissions
 
 
 def _resumed(cached: Any) -> list[tuple[str, int]]:
