@@ -9,7 +9,7 @@ written over them.
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -64,7 +64,7 @@ class Mirror:
         self.contents = self.index.contents
         self.taken = self.returned = 0
         self.ended: OrderedDict[str, Ended] = OrderedDict()
-        self.looks: dict[int, list[Seen]] = {}  # by step: who may fill a block in it
+        self.looks: defaultdict[int, list[Seen]] = defaultdict(list)  # by step: who may fill a block in it
         self.reclaimable = 0
         self._batch: tuple[str, ...] = ()
         self._batch_names: tuple[str, ...] = ()
@@ -116,10 +116,9 @@ class Mirror:
         """Publish what vLLM has made findable of a request's full blocks, and note when to look again."""
         if not self.layout.caching:
             return
-        request = seen.request
-        known, tokens = request.num_computed_tokens, request.num_tokens
-        if tokens < known:
-            known = tokens
+        known: int = seen.request.num_computed_tokens
+        if self.layout.plans_ahead:  # then the last of them may not be known yet
+            known = min(known, seen.request.num_tokens)
         left = sys.maxsize
         for group, size in enumerate(seen.sizes):
             full = known // size
@@ -129,7 +128,8 @@ class Mirror:
             wait = (next_one + 1) * size - known
             if wait < left:
                 left = wait
-        self._look(seen, self.step + (left if left > 0 else 1))
+        seen.look_at = self.step + (left if left > 0 else 1)
+        self.looks[seen.look_at].append(seen)
 
     def fill_early(self) -> None:
         """Publish what a result has filled: a scheduler that plans one step ahead learns a block's last token there."""
@@ -141,10 +141,6 @@ class Mirror:
         for group, table in enumerate(seen.tables):
             self._publish(seen, group, len(table))
 
-    def _look(self, seen: Seen, step: int) -> None:
-        seen.look_at = step
-        self.looks.setdefault(step, []).append(seen)
-
     def due(self, planned: Container[str]) -> list[Seen]:
         """Whoever of those ``planned`` may fill a block in this step, if every plan since had one token for it."""
         found = []
@@ -154,7 +150,8 @@ class Mirror:
             if seen.id in planned:
                 found.append(seen)
             else:
-                self._look(seen, self.step + 1)
+                seen.look_at = self.step + 1
+                self.looks[seen.look_at].append(seen)
         return found
 
     def passed(self, counts: dict[str, int]) -> list[Seen]:
@@ -283,11 +280,10 @@ class Mirror:
 
         With full attention they get theirs one after the other. Of a sliding window some never do.
         """
-        table, contents, blocks, settled = seen.tables[group], self.contents, self.layout.blocks, True
+        contents, blocks, published, settled = self.contents, self.layout.blocks, seen.published, True
         found: list[int] = []
         keys: list[bytes] = []
-        for place in range(seen.published[group], min(full, len(table))):
-            block = table[place]
+        for place, block in enumerate(seen.tables[group][published[group] : full], published[group]):
             if block != RESERVED_BLOCK and contents[block] is None:
                 key = blocks[block].block_hash
                 if not isinstance(key, bytes):
@@ -304,7 +300,7 @@ class Mirror:
                 else:
                     break
             if settled:
-                seen.published[group] = place + 1
+                published[group] = place + 1
         if found:
             self.acts.append(acts.Publish(self.step, seen.name, tuple(found), tuple(keys)))
 

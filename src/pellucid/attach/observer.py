@@ -195,7 +195,10 @@ class Observer:
         """Whoever starts, resumes, grows, gives way, or may fill a block, in the order of the plan."""
         mirror = self.mirror
         grown, admissions = _changes(output)
-        filling = self._filling(counts, output.total_num_scheduled_tokens)
+        filling = set(mirror.due(counts))
+        if output.total_num_scheduled_tokens != len(counts):
+            several = [mirror.requests[name] for name, count in counts.items() if count != 1]
+            filling.update([seen for seen in several if seen.running])
         passed = mirror.passed(counts)
         touched = {*filling, *passed, *map(mirror.requests.__getitem__, grown)}
         for seen in sorted(touched, key=_order):
@@ -213,15 +216,6 @@ class Observer:
                 seen = mirror.requests[name]
                 mirror.admit(seen, admission)
                 mirror.fill(seen)
-
-    def _filling(self, counts: dict[str, int], total: int) -> set[Seen]:
-        """The running requests that may fill a block in this step."""
-        filling = set(self.mirror.due(counts))
-        if total != len(counts):
-            requests = self.mirror.requests
-            several = [requests[name] for name, count in counts.items() if count != 1]
-            filling.update(seen for seen in several if seen.running)
-        return filling
 
     def _give_way(self, by: str | None, blocks: int) -> None:
         """Record the pre-emptions without which ``by`` could not have got ``blocks``; all that are left for None."""
@@ -283,9 +277,11 @@ _order = attrgetter("order")
 
 def _changes(output: Any) -> tuple[dict[str, Sequence[Sequence[int]]], dict[str, Admission]]:
     """Who got further blocks, and who starts or resumes."""
-    cached, admissions = output.scheduled_cached_reqs, {}
-    pairs = zip(cached.req_ids, cached.new_block_ids, strict=True)
-    grown = {name: blocks for name, blocks in compress(pairs, cached.new_block_ids) if any(blocks)}
+    cached = output.scheduled_cached_reqs
+    names, new, grown, admissions = cached.req_ids, cached.new_block_ids, {}, {}
+    for place in compress(range(len(names)), new):
+        if any(new[place]):
+            grown[names[place]] = new[place]
     for data in output.scheduled_new_reqs:
         admissions[data.req_id] = Admission(tuple(map(tuple, data.block_ids)), data.num_computed_tokens)
     for name, computed in _resumed(cached):
