@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from msgspec import Struct
 
 
@@ -23,7 +21,8 @@ class Findable:
 
     def __init__(self, blocks: int) -> None:
         self.contents: list[bytes | None] = [None] * blocks
-        self._holders: defaultdict[bytes, int] = defaultdict(int)  # identity -> how many blocks hold it
+        self.namespaces = False  # whether anybody with a salt or an adapter was ever seen
+        self._holders: dict[bytes, int] = {}  # identity -> how many blocks hold it
         self._origins: dict[int, Origin] = {}  # by block
         self._spaces: dict[bytes, dict[bytes, int]] = {}  # plain identity -> namespace -> blocks
 
@@ -36,7 +35,7 @@ class Findable:
 
     def add(self, block: int, identity: bytes) -> None:
         self.contents[block] = identity
-        self._holders[identity] += 1
+        self._holders[identity] = self._holders.get(identity, 0) + 1
 
     def discard(self, block: int) -> bytes:
         """``block`` can no longer be found. Returns what it was found under."""

@@ -73,7 +73,6 @@ class Mirror:
         self.windowed = tuple(group.kind == SLIDING_WINDOW for group in layout.groups)
         self.has_windows = any(self.windowed)
         self._admitted = 0
-        self._namespaces = False  # whether a request with a salt or an adapter was ever seen
         self._read()
 
     # -- what vLLM does ----------------------------------------------------------------------------
@@ -87,8 +86,8 @@ class Mirror:
 
     def _meet(self, request: Any) -> Seen:
         seen = self.requests[request.request_id] = Seen(request, self.names.open(request.request_id), self.layout)
-        if seen.space and not self._namespaces:
-            self._namespaces = True
+        if seen.space and not self.index.namespaces:
+            self.index.namespaces = True
             for other in self.requests.values():
                 self._recognise(other, range(len(other.tables[0])))
         return seen
@@ -293,7 +292,7 @@ class Mirror:
                     self.ledger.published(key)
                     found.append(block)
                     keys.append(key)
-                    if self._namespaces and not group:
+                    if self.index.namespaces and not group:
                         self._recognise(seen, (place,))
                 elif self.windowed[group]:
                     settled = False
@@ -318,7 +317,7 @@ class Mirror:
                 self.index.recognise(table[place], Origin(chain[place], seen.space))
 
     def _drop(self, seen: Seen, group: int, places: list[int]) -> None:
-        if not (group or self._namespaces):
+        if not (group or self.index.namespaces):
             self._recognise(seen, places)
         blocks = tuple([seen.tables[group][place] for place in places])
         for place in places:
@@ -327,7 +326,7 @@ class Mirror:
         self.acts.append(acts.Drop(self.step, seen.name, blocks, tuple(places), group))
 
     def _give_back(self, seen: Seen) -> None:
-        if not self._namespaces:
+        if not self.index.namespaces:
             self._recognise(seen, range(len(seen.tables[0])))
         for group, table in enumerate(seen.tables):
             blocks = tuple([block for block in reversed(table) if block != RESERVED_BLOCK])

@@ -104,7 +104,8 @@ class Question:
         self.space = seen.space
         self.skip_lookup = seen.skip_lookup
         self.tokens = range(seen.request.num_tokens)  # only how many there are
-        self.plain_chain = seen.plain_chain
+        # without a namespace no tokens are elsewhere, and then none are looked at
+        self.plain_chain = seen.plain_chain if index.namespaces else self.chain
         first = layout.hashes(seen.request)
         chain = [self._missing(each, index, len(layout.groups)) for each in first]
         self._chain = chain + [b""] * (len(self.tokens) // self.block_size - len(chain))

@@ -77,7 +77,8 @@ class MissLedger:
 
     def published(self, identity: bytes) -> None:
         """A block with this content can be found from now on."""
-        self._lost.pop(identity, None)
+        if identity in self._lost:
+            del self._lost[identity]
 
     def evicted(self, identity: bytes, step: int, by: str) -> None:
         """A block with this content has been given up for the request ``by``."""
