@@ -57,7 +57,7 @@ class ObservedKV:
     @property
     def microseconds_per_step(self) -> float:
         """The time spent in observing, by its own clock, over the steps seen."""
-        return self._observer.nanoseconds / 1_000 / max(1, self._observer.calls)
+        return self._observer.nanoseconds / 1_000 / max(1, self._observer.mirror.step)
 
     def tables(self, name: str) -> tuple[tuple[int, ...], ...]:
         """The block tables of the live request that its caller named ``name``, one for each KV group.

@@ -9,19 +9,19 @@ written over them.
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from pellucid.attach.layout import SLIDING_WINDOW, Layout
+from pellucid.attach.findable import Findable, Origin
+from pellucid.attach.layout import SLIDING_WINDOW, Layout, identity
 from pellucid.attach.names import Names
 from pellucid.attach.seen import Seen
 from pellucid.kv import acts
-from pellucid.kv.block import RESERVED_BLOCK, Content
+from pellucid.kv.block import RESERVED_BLOCK
 from pellucid.kv.ledger import MissLedger
-from pellucid.kv.prefix import PrefixIndex
 from pellucid.kv.table import RequestStatus
 
 Tables = tuple[tuple[int, ...], ...]
@@ -53,7 +53,7 @@ class Mirror:
     def __init__(self, layout: Layout, names: Names) -> None:
         self.layout = layout
         self.names = names
-        self.index: PrefixIndex[int] = PrefixIndex()
+        self.index = Findable(len(layout.blocks))
         self.ledger = MissLedger(self.index)
         self.requests: dict[str, Seen] = {}
         self.step = 0
@@ -61,10 +61,11 @@ class Mirror:
         self.acts: list[acts.AnyAct] = []
         self.violations: list[str] = []
         self.owners = [0] * len(layout.blocks)
-        self.contents: list[Content | None] = [None] * len(layout.blocks)
+        self.contents = self.index.contents
         self.taken = self.returned = 0
         self.ended: OrderedDict[str, Ended] = OrderedDict()
-        self._due: dict[int, list[Seen]] = {}  # by step: who may fill a block in it
+        self.looks: defaultdict[int, list[Seen]] = defaultdict(list)  # by step: who may fill a block in it
+        self.reclaimable = 0
         self._batch: tuple[str, ...] = ()
         self._batch_names: tuple[str, ...] = ()
         self.closed = 0
@@ -74,22 +75,22 @@ class Mirror:
         self._admitted = 0
         self._read()
 
-    @property
-    def reclaimable(self) -> int:
-        return self._reclaimable
-
     # -- what vLLM does ----------------------------------------------------------------------------
 
     def open(self, request: Any) -> Seen:
         """A request has joined the waiting queue. A name that is used again means the new one from now on."""
-        seen = self.requests[request.request_id] = Seen(request, self.names.open(request.request_id), self.layout)
+        seen = self._meet(request)
         self.ended.pop(seen.name, None)
         self.acts.append(acts.Open(self.step, seen.name, request.num_tokens, seen.space))
         return seen
 
-    def begin_step(self) -> None:
-        """vLLM has made a further plan: what follows is what it did for it."""
-        self.step += 1
+    def _meet(self, request: Any) -> Seen:
+        seen = self.requests[request.request_id] = Seen(request, self.names.open(request.request_id), self.layout)
+        if seen.space and not self.index.namespaces:
+            self.index.namespaces = True
+            for other in self.requests.values():
+                self._recognise(other, range(len(other.tables[0])))
+        return seen
 
     def admit(self, seen: Seen, admission: Admission) -> None:
         """A waiting request runs from now on."""
@@ -114,24 +115,24 @@ class Mirror:
         """Publish what vLLM has made findable of a request's full blocks, and note when to look again."""
         if not self.layout.caching:
             return
-        request = seen.request
-        known, tokens = request.num_computed_tokens, request.num_tokens
-        if tokens < known:
-            known = tokens
+        known: int = seen.request.num_computed_tokens
+        if self.layout.plans_ahead:  # then the last of them may not be known yet
+            known = min(known, seen.request.num_tokens)
         left = sys.maxsize
         for group, size in enumerate(seen.sizes):
             full = known // size
             if full > seen.published[group]:
                 self._publish(seen, group, full)
             next_one = full if self.windowed[group] else seen.published[group]
-            left = min(left, (next_one + 1) * size - known)
-        self._look(seen, self.step + max(1, left))
+            wait = (next_one + 1) * size - known
+            if wait < left:
+                left = wait
+        seen.look_at = self.step + (left if left > 0 else 1)
+        self.looks[seen.look_at].append(seen)
 
     def fill_early(self) -> None:
         """Publish what a result has filled: a scheduler that plans one step ahead learns a block's last token there."""
-        if not self.layout.plans_ahead:
-            return
-        for seen in self._due.get(self.step + 1, ()):
+        for seen in self.looks.get(self.step + 1, ()):
             if seen.look_at == self.step + 1:
                 self._publish_all(seen)
 
@@ -139,20 +140,17 @@ class Mirror:
         for group, table in enumerate(seen.tables):
             self._publish(seen, group, len(table))
 
-    def _look(self, seen: Seen, step: int) -> None:
-        seen.look_at = step
-        self._due.setdefault(step, []).append(seen)
-
     def due(self, planned: Container[str]) -> list[Seen]:
         """Whoever of those ``planned`` may fill a block in this step, if every plan since had one token for it."""
         found = []
-        for seen in self._due.pop(self.step, ()):
+        for seen in self.looks.pop(self.step, ()):
             if seen.look_at != self.step:
                 continue
             if seen.id in planned:
                 found.append(seen)
             else:
-                self._look(seen, self.step + 1)
+                seen.look_at = self.step + 1
+                self.looks[seen.look_at].append(seen)
         return found
 
     def passed(self, counts: dict[str, int]) -> list[Seen]:
@@ -227,7 +225,7 @@ class Mirror:
         """The prefix cache was reset."""
         findable = tuple(block for block, content in enumerate(self.contents) if content is not None)
         for block in findable:
-            self._empty(block)
+            self.index.discard(block)
         if findable:
             self.acts.append(acts.Forget(self.step, findable))
         for seen in self.requests.values():
@@ -252,25 +250,26 @@ class Mirror:
         revived = tuple([block for block in held if not self.owners[block]])
         for block in held:
             self.owners[block] += 1
-        self._reclaimable -= len(revived)
+        self.reclaimable -= len(revived)
         self.taken += len(held)
         seen.tables[group] += blocks
         seen.published[group] = len(blocks)
         self.acts.append(acts.Share(self.step, seen.name, blocks, revived, group))
 
     def _take(self, seen: Seen, group: int, blocks: tuple[int, ...]) -> None:
-        contents = self.contents
-        stale = tuple([block for block in blocks if contents[block] is not None])
-        if stale:
-            for block in stale:
-                self.ledger.evicted(self._empty(block).identity, self.step, seen.name)
-            self.acts.append(acts.Evict(self.step, seen.name, stale))
-        owners = self.owners
+        owners, contents = self.owners, self.contents
+        stale: list[int] = []
         for block in blocks:
+            if contents[block] is not None:
+                stale.append(block)
             if owners[block]:
                 self.violations.append(f"block {block} went to {seen.name!r} while it had {owners[block]} owners.")
             owners[block] = 1
-        self._reclaimable -= len(blocks)
+        if stale:
+            for block in stale:
+                self.ledger.evicted(self.index.discard(block), self.step, seen.name)
+            self.acts.append(acts.Evict(self.step, seen.name, tuple(stale)))
+        self.reclaimable -= len(blocks)
         self.taken += len(blocks)
         seen.tables[group] += blocks
         self.acts.append(acts.Take(self.step, seen.name, blocks, group))
@@ -280,39 +279,46 @@ class Mirror:
 
         With full attention they get theirs one after the other. Of a sliding window some never do.
         """
-        table, contents, windowed, settled = seen.tables[group], self.contents, self.windowed[group], True
+        contents, blocks, published, settled = self.contents, self.layout.blocks, seen.published, True
         found: list[int] = []
         keys: list[bytes] = []
-        for place in range(seen.published[group], min(full, len(table))):
-            block = table[place]
+        for place, block in enumerate(seen.tables[group][published[group] : full], published[group]):
             if block != RESERVED_BLOCK and contents[block] is None:
-                key = self.layout.identity(block)
+                key = blocks[block].block_hash
+                if not isinstance(key, bytes):
+                    key = identity(key)
                 if key is not None:
-                    self._fill_block(block, seen.content(key, group, place))
+                    self.index.add(block, key)
+                    self.ledger.published(key)
                     found.append(block)
                     keys.append(key)
-                elif windowed:
+                    if self.index.namespaces and not group:
+                        self._recognise(seen, (place,))
+                elif self.windowed[group]:
                     settled = False
                 else:
                     break
             if settled:
-                seen.published[group] = place + 1
+                published[group] = place + 1
         if found:
             self.acts.append(acts.Publish(self.step, seen.name, tuple(found), tuple(keys)))
 
-    def _fill_block(self, block: int, content: Content) -> None:
-        self.contents[block] = content
-        self.index.add(block, content)
-        self.ledger.published(content.identity)
+    def _recognise(self, seen: Seen, places: Iterable[int]) -> None:
+        """Tell the index where the tokens in those of the blocks at ``places`` that are findable came from.
 
-    def _empty(self, block: int) -> Content:
-        content = self.contents[block]
-        assert content is not None
-        self.contents[block] = None
-        self.index.discard(block, content)
-        return content
+        Only the first KV group is asked for it. Nothing else here looks at tokens: where there is no namespace to tell
+        from others, it is put off until the blocks are given up, when there are many at once.
+        """
+        table, contents = seen.tables[0], self.contents
+        places = [place for place in places if table[place] != RESERVED_BLOCK and contents[table[place]] is not None]
+        if places:
+            chain = seen.plain_chain(max(places) + 1)
+            for place in places:
+                self.index.recognise(table[place], Origin(chain[place], seen.space))
 
     def _drop(self, seen: Seen, group: int, places: list[int]) -> None:
+        if not (group or self.index.namespaces):
+            self._recognise(seen, places)
         blocks = tuple([seen.tables[group][place] for place in places])
         for place in places:
             seen.tables[group][place] = RESERVED_BLOCK
@@ -320,6 +326,8 @@ class Mirror:
         self.acts.append(acts.Drop(self.step, seen.name, blocks, tuple(places), group))
 
     def _give_back(self, seen: Seen) -> None:
+        if not self.index.namespaces:
+            self._recognise(seen, range(len(seen.tables[0])))
         for group, table in enumerate(seen.tables):
             blocks = tuple([block for block in reversed(table) if block != RESERVED_BLOCK])
             if blocks:
@@ -332,7 +340,7 @@ class Mirror:
         for block in blocks:
             owners[block] -= 1
             if not owners[block]:
-                self._reclaimable += 1
+                self.reclaimable += 1
             self.returned += 1
 
     # -- where it begins ---------------------------------------------------------------------------
@@ -342,11 +350,10 @@ class Mirror:
         layout = self.layout
         for block in range(len(layout.blocks)):
             if (key := layout.identity(block)) is not None:
-                self._fill_block(block, Content(key, b"", (), b"", b""))
+                self.index.add(block, key)
         for request in layout.scheduler.requests.values():
-            seen = self.requests[request.request_id] = Seen(request, self.names.open(request.request_id), layout)
-            self._take_over(seen, layout.tables(seen.id))
-        self._reclaimable = layout.pool.get_num_free_blocks()
+            self._take_over(self._meet(request), layout.tables(request.request_id))
+        self.reclaimable = layout.pool.get_num_free_blocks()
 
     def _take_over(self, seen: Seen, tables: Tables) -> None:
         seen.tables = [list(table) for table in tables]

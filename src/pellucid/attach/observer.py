@@ -10,9 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import compress
 from operator import attrgetter
-from typing import Any, NamedTuple
+from time import perf_counter_ns as clock
+from typing import Any
+
+from msgspec import Struct
 
 from pellucid.attach.audit import Rounds
 from pellucid.attach.layout import Layout
@@ -24,10 +28,11 @@ from pellucid.kv.acts import AnyAct
 Told = Callable[[float, Sequence[AnyAct], Sequence[str]], None]
 """Takes the time, the acts since the last call, and what did not add up."""
 
+PLANNING, RECEIVING = "planning", "receiving"
 WRAPPED = ("add_request", "schedule", "update_from_output", "finish_requests")
 
 
-class Flight(NamedTuple):
+class Flight(Struct, frozen=True):
     """A plan whose result is not there yet: vLLM's own output of it, its step, its batch, and who had left by then."""
 
     output: Any
@@ -40,8 +45,8 @@ class Observer:
     """Watches one scheduler from now until `stop`. Raises `NotObservable` for one that cannot be.
 
     ``told`` is called in vLLM's own thread after every call that changed anything. ``lock`` is held while a wrapped
-    call runs: who holds it sees vLLM between two of them. ``nanoseconds`` is the time spent in here, ``calls`` the
-    number of plans made since.
+    call runs: who holds it sees vLLM between two of them. ``nanoseconds`` is the time that vLLM's calls took longer,
+    waiting for ``lock`` included.
     """
 
     def __init__(self, scheduler: Any, told: Told, names: Names | None = None) -> None:
@@ -51,10 +56,9 @@ class Observer:
         self.lock = threading.RLock()
         self.stopped: str | None = None
         self.nanoseconds = 0
-        self.calls = 0
         self._told = told
         self._rounds = Rounds(self.layout, self.mirror)
-        self._planning = self._receiving = False
+        self._during: str | None = None  # of what call of vLLM's that matters to `_freeing`
         self._inside = 0  # wrapped calls under way: vLLM may make one within another
         self._victims: list[tuple[Seen, Tables]] = []
         self._ended: list[tuple[Seen, Any]] = []
@@ -75,8 +79,8 @@ class Observer:
     def _wrap(self, scheduler: Any) -> None:
         manager = self.layout.manager
         self._put(scheduler, "add_request", self._around(scheduler.add_request, self._added))
-        self._put(scheduler, "schedule", self._around(scheduler.schedule, self._planned, "_planning"))
-        received = self._around(scheduler.update_from_output, self._received, "_receiving")
+        self._put(scheduler, "schedule", self._around(scheduler.schedule, self._planned, PLANNING))
+        received = self._around(scheduler.update_from_output, self._received, RECEIVING)
         self._put(scheduler, "update_from_output", received)
         self._put(scheduler, "finish_requests", self._around(scheduler.finish_requests, self._nothing))
         self._put(manager, "free", self._before(manager.free, self._freeing))
@@ -87,26 +91,30 @@ class Observer:
         setattr(owner, name, wrapper)
         self._originals.append((owner, name, wrapper))
 
-    def _around(self, original: Any, after: Callable[..., None], flag: str | None = None) -> Any:
-        """``original``, and then ``after(result, *args)``; ``flag`` is set while it runs."""
+    def _around(self, original: Any, after: Callable[..., None], during: str | None = None) -> Any:
+        """``original``, and then ``after(result, *args)``."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.stopped is not None:
                 return original(*args, **kwargs)
+            began = clock()
             with self.lock:
+                outer, self._during = self._during, during or self._during
                 self._inside += 1
-                if flag:
-                    setattr(self, flag, True)
+                left = clock()
                 try:
                     result = original(*args, **kwargs)
-                except BaseException:
-                    self._inside -= 1
-                    raise
                 finally:
-                    if flag:
-                        setattr(self, flag, False)
-                self._inside -= 1
-                self._safely(after, result, *args, **kwargs)
+                    back = clock()
+                    self._inside -= 1
+                    self._during = outer
+                try:
+                    after(result, *args, **kwargs)
+                    if not self._inside:
+                        self._tell()
+                except Exception as error:
+                    self._fail(error)
+                self.nanoseconds += clock() - back + left - began
                 return result
 
         return call
@@ -117,42 +125,38 @@ class Observer:
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.stopped is not None:
                 return original(*args, **kwargs)
+            began = clock()
             with self.lock:
-                self._inside += 1
                 try:
-                    self._safely(first, *args, **kwargs)
+                    first(*args, **kwargs)
+                except Exception as error:
+                    self._fail(error)
+                self._inside += 1
+                self.nanoseconds += clock() - began
+                try:
                     return original(*args, **kwargs)
                 finally:
                     self._inside -= 1
 
         return call
 
-    def _safely(self, what: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        began = time.perf_counter_ns()
-        try:
-            what(*args, **kwargs)
-            if not self._inside:
-                self._tell()
-        except Exception as error:  # whatever it is: vLLM must never see it
-            self.stop(f"observing ended, as something was not as expected: {type(error).__name__}: {error}")
-            self._tell_the_end()
-        self.nanoseconds += time.perf_counter_ns() - began
-
-    def _tell(self) -> None:
-        """vLLM is between two calls: what it shows now is what follows from all that was told."""
-        mirror = self.mirror
-        if mirror.acts or mirror.violations:
-            acts, violations = mirror.acts, mirror.violations
-            mirror.acts, mirror.violations = [], []
-            if acts:
-                mirror.told = acts[-1].step
-            self._told(time.time(), acts, violations)
-
-    def _tell_the_end(self) -> None:
+    def _fail(self, error: Exception) -> None:
+        """Something in here did not work, whatever it is: vLLM must never see it."""
+        self.stop(f"observing ended, as something was not as expected: {type(error).__name__}: {error}")
         try:
             self._told(time.time(), (), (self.stopped or "",))
         except Exception:  # the sink itself may be what failed
             return
+
+    def _tell(self) -> None:
+        """vLLM is between two calls: what it shows now is what follows from all that was told."""
+        mirror = self.mirror
+        acts, violations = mirror.acts, mirror.violations
+        if acts or violations:
+            mirror.acts, mirror.violations = [], []
+            if acts:
+                mirror.told = acts[-1].step
+            self._told(time.time(), acts, violations)
 
     # -- what they say -----------------------------------------------------------------------------
 
@@ -162,20 +166,49 @@ class Observer:
 
     def _planned(self, output: Any, *_: Any, **__: Any) -> None:
         mirror = self.mirror
-        mirror.begin_step()
-        self.calls += 1
+        mirror.step += 1
         counts: dict[str, int] = output.num_scheduled_tokens
-        grown, admissions = self._changes(output)
+        if not self._only_goes_on(output):
+            self._follow(output, counts)
+        if counts:
+            self._flying.append(Flight(output, mirror.step, mirror.launch(counts), mirror.closed))
+        if wrong := self._rounds.check():
+            mirror.violations += wrong
+
+    def _only_goes_on(self, output: Any) -> bool:
+        """Whether this plan has one token for each of some running requests, and nobody gets, fills or loses a block.
+
+        Most plans are like that, and it takes no Python for each request to see it: since 0.11.0 at least, where None
+        stands for no new block.
+        """
+        mirror = self.mirror
+        return not (
+            self._victims
+            or mirror.has_windows
+            or mirror.step in mirror.looks
+            or output.scheduled_new_reqs
+            or output.total_num_scheduled_tokens != len(output.num_scheduled_tokens)
+            or any(output.scheduled_cached_reqs.new_block_ids)
+        )
+
+    def _follow(self, output: Any, counts: dict[str, int]) -> None:
+        """Whoever starts, resumes, grows, gives way, or may fill a block, in the order of the plan."""
+        mirror = self.mirror
+        grown, admissions = _changes(output)
+        filling = set(mirror.due(counts))
+        if output.total_num_scheduled_tokens != len(counts):
+            several = [mirror.requests[name] for name, count in counts.items() if count != 1]
+            filling.update([seen for seen in several if seen.running])
         passed = mirror.passed(counts)
-        filling = self._filling(counts, output.total_num_scheduled_tokens)
-        for seen in self._touched(filling, grown, passed):
-            blocks = grown.get(seen.id)
+        touched = {*filling, *passed, *map(mirror.requests.__getitem__, grown)}
+        for seen in sorted(touched, key=_order):
             if seen in passed:
                 mirror.drop(seen)
-            if blocks is not None:
-                self._give_way(seen.name, sum(map(len, blocks)))
+            if (blocks := grown.get(seen.id)) is not None:
+                if self._victims:
+                    self._give_way(seen.name, sum(map(len, blocks)))
                 mirror.grow(seen, blocks)
-            if seen.id in filling:
+            if seen in filling:
                 mirror.fill(seen)
         self._give_way(None, 0)
         for name in counts if admissions else ():
@@ -183,37 +216,6 @@ class Observer:
                 seen = mirror.requests[name]
                 mirror.admit(seen, admission)
                 mirror.fill(seen)
-        if counts:
-            self._flying.append(Flight(output, mirror.step, mirror.launch(counts), mirror.closed))
-        mirror.violations += self._rounds.check()
-
-    def _changes(self, output: Any) -> tuple[dict[str, Sequence[Sequence[int]]], dict[str, Admission]]:
-        """Who got further blocks, and who starts or resumes."""
-        cached = output.scheduled_cached_reqs
-        pairs = zip(cached.req_ids, cached.new_block_ids, strict=True)
-        grown = {name: blocks for name, blocks in pairs if blocks and any(blocks)}
-        admissions = {
-            data.req_id: Admission(tuple(map(tuple, data.block_ids)), data.num_computed_tokens)
-            for data in output.scheduled_new_reqs
-        }
-        for name, computed in _resumed(cached):
-            admissions[name] = Admission(tuple(map(tuple, grown.pop(name))), computed)
-        return grown, admissions
-
-    def _filling(self, counts: dict[str, int], total: int) -> dict[str, Seen]:
-        """The running requests that may fill a block in this step, by vLLM's id."""
-        requests = self.mirror.requests
-        filling = {seen.id: seen for seen in self.mirror.due(counts)}
-        if total != len(counts):
-            several = (requests[name] for name, count in counts.items() if count != 1)
-            filling |= {seen.id: seen for seen in several if seen.running}
-        return filling
-
-    def _touched(self, filling: dict[str, Seen], grown: Iterable[str], passed: Iterable[Seen]) -> list[Seen]:
-        """The running requests whose blocks change or may be filled in this step, in the order of the plan."""
-        requests = self.mirror.requests
-        touched = filling | {name: requests[name] for name in grown} | {seen.id: seen for seen in passed}
-        return sorted(touched.values(), key=_order) if len(touched) > 1 else list(touched.values())
 
     def _give_way(self, by: str | None, blocks: int) -> None:
         """Record the pre-emptions without which ``by`` could not have got ``blocks``; all that are left for None."""
@@ -229,8 +231,10 @@ class Observer:
                 del self._flying[i]
                 self.mirror.commit(flight.step, self._got_a_token(flight, runner_output))
                 break
-        self.mirror.fill_early()
-        self._close_ended()
+        if self.layout.plans_ahead:
+            self.mirror.fill_early()
+        if self._ended:
+            self._close_ended()
 
     def _got_a_token(self, flight: Flight, runner_output: Any) -> tuple[str, ...]:
         """Those of the batch that still live and were given a token."""
@@ -248,9 +252,9 @@ class Observer:
         seen = self.mirror.requests.get(request.request_id)
         if seen is None:
             return
-        if self._planning:
+        if self._during is PLANNING:
             self._victims.append((seen, self.layout.tables(seen.id)))
-        elif self._receiving or request.is_finished():
+        elif self._during is RECEIVING or request.is_finished():
             self._ended.append((seen, request))
         else:
             self.mirror.preempt(seen, seen.name)
@@ -269,6 +273,20 @@ class Observer:
 
 
 _order = attrgetter("order")
+
+
+def _changes(output: Any) -> tuple[dict[str, Sequence[Sequence[int]]], dict[str, Admission]]:
+    """Who got further blocks, and who starts or resumes."""
+    cached = output.scheduled_cached_reqs
+    names, new, grown, admissions = cached.req_ids, cached.new_block_ids, {}, {}
+    for place in compress(range(len(names)), new):
+        if any(new[place]):
+            grown[names[place]] = new[place]
+    for data in output.scheduled_new_reqs:
+        admissions[data.req_id] = Admission(tuple(map(tuple, data.block_ids)), data.num_computed_tokens)
+    for name, computed in _resumed(cached):
+        admissions[name] = Admission(tuple(map(tuple, grown.pop(name))), computed)
+    return grown, admissions
 
 
 def _resumed(cached: Any) -> list[tuple[str, int]]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pellucid.attach.findable import Findable
 from pellucid.attach.layout import Layout
 from pellucid.kv.acts import Lookup
-from pellucid.kv.block import Content
 from pellucid.kv.identity import namespace, space_id
-from pellucid.kv.prefix import PrefixIndex
 from pellucid.kv.table import RequestStatus
 
 
@@ -77,14 +76,11 @@ class Seen:
         self.tables = [[] for _ in self.sizes]
         self.published = [0] * len(self.sizes)
 
-    def content(self, identity: bytes, group: int, place: int) -> Content:
-        """What the block at ``place`` of the table of ``group`` holds: token ids are not kept."""
-        return Content(identity, b"", (), self.space, self.plain_chain(place + 1)[place] if group == 0 else identity)
-
     def plain_chain(self, length: int) -> Sequence[bytes]:
         """What the tokens of its first ``length`` blocks would be known by without any salt or adapter.
 
         The interpreter's own hash will do: it only recognises the same tokens in another namespace, in this process.
+        Token ids are not kept.
         """
         chain, size = self._plain, self.block_size
         if len(chain) < length:
@@ -95,7 +91,7 @@ class Seen:
                 chain.append(value.to_bytes(8, "big", signed=True))
         return chain
 
-    def ask(self, layout: Layout, index: PrefixIndex[int]) -> Question:
+    def ask(self, layout: Layout, index: Findable) -> Question:
         """Its lookup in the prefix cache, for the miss ledger."""
         return Question(self, layout, index)
 
@@ -103,12 +99,13 @@ class Seen:
 class Question:
     """What a lookup of one request asks for, as `pellucid.kv.ledger.MissLedger` wants to know it."""
 
-    def __init__(self, seen: Seen, layout: Layout, index: PrefixIndex[int]) -> None:
+    def __init__(self, seen: Seen, layout: Layout, index: Findable) -> None:
         self.block_size = seen.block_size
         self.space = seen.space
         self.skip_lookup = seen.skip_lookup
         self.tokens = range(seen.request.num_tokens)  # only how many there are
-        self.plain_chain = seen.plain_chain
+        # without a namespace no tokens are elsewhere, and then none are looked at
+        self.plain_chain = seen.plain_chain if index.namespaces else self.chain
         first = layout.hashes(seen.request)
         chain = [self._missing(each, index, len(layout.groups)) for each in first]
         self._chain = chain + [b""] * (len(self.tokens) // self.block_size - len(chain))
@@ -118,7 +115,7 @@ class Question:
         return self._chain
 
     @staticmethod
-    def _missing(identity: bytes, index: PrefixIndex[int], groups: int) -> bytes:
+    def _missing(identity: bytes, index: Findable, groups: int) -> bytes:
         for group in range(groups):
             each = identity[:-4] + group.to_bytes(4, "big")
             if each not in index:

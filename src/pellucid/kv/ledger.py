@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence, Sized
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from pellucid.kv.acts import Lookup, LookupKind, Miss, MissReason
-from pellucid.kv.prefix import PrefixIndex
 from pellucid.kv.snapshot import HitCount
 
 REMEMBERED_LOSSES = 65_536
@@ -50,6 +49,16 @@ class Asking(Protocol):
         """The same without its namespace."""
 
 
+class Index(Protocol):
+    """What can be found: a `PrefixIndex`, or what was seen of the cache of an observed engine."""
+
+    def __contains__(self, identity: bytes) -> bool:
+        """Whether a block with this identity can be found."""
+
+    def elsewhere(self, plain: bytes, space: bytes) -> bool:
+        """Whether another namespace than ``space`` holds the tokens that ``plain`` stands for."""
+
+
 class MissLedger:
     """Counts lookups and explains their misses.
 
@@ -57,7 +66,7 @@ class MissLedger:
     it no longer claims that anything was never seen: the reason becomes "unknown".
     """
 
-    def __init__(self, index: PrefixIndex[Any], remembered: int = REMEMBERED_LOSSES) -> None:
+    def __init__(self, index: Index, remembered: int = REMEMBERED_LOSSES) -> None:
         self._index = index
         self._remembered = remembered
         self._lost: OrderedDict[bytes, Loss] = OrderedDict()
@@ -68,7 +77,8 @@ class MissLedger:
 
     def published(self, identity: bytes) -> None:
         """A block with this content can be found from now on."""
-        self._lost.pop(identity, None)
+        if identity in self._lost:
+            del self._lost[identity]
 
     def evicted(self, identity: bytes, step: int, by: str) -> None:
         """A block with this content has been given up for the request ``by``."""
