@@ -57,7 +57,7 @@ class Served:
         lookups |= {seen.name: seen.lookup for seen in mirror.requests.values() if seen.lookup is not None}
         return Picture(
             time=time.time(),
-            snapshot=picture(self.observer.layout, mirror, 0),
+            snapshot=picture(self.observer.layout, mirror, 0, read_blocks=False),
             lookups=lookups,
             times=self._times.table(),
         )
