@@ -171,9 +171,9 @@ class Mirror:
                 return True
         return False
 
-    def drop(self, seen: Seen) -> None:
-        """Give up what its sliding windows have left behind, as vLLM's own tables show it."""
-        for group, now in enumerate(self.layout.tables(seen.id)):
+    def drop(self, seen: Seen, tables: Tables) -> None:
+        """Give up what its sliding windows have left behind, as ``tables``, vLLM's own, show it."""
+        for group, now in enumerate(tables):
             table = seen.tables[group]
             places = [i for i, block in enumerate(table) if block != RESERVED_BLOCK and now[i] == RESERVED_BLOCK]
             if places:
@@ -217,7 +217,9 @@ class Mirror:
         self.acts.append(acts.Close(self.step, seen.name, seen.request.num_tokens, reason))
 
     def catch_up(self, seen: Seen, tables: Tables) -> None:
-        """What a victim had been given in the very step in which it was pre-empted, of which no plan tells."""
+        """What a victim gave up and got in the very step in which it was pre-empted, of which no plan tells."""
+        if self.has_windows:
+            self.drop(seen, tables)
         self.grow(seen, tuple(now[len(had) :] for had, now in zip(seen.tables, tables, strict=True)))
         self._publish_all(seen)
 

@@ -203,7 +203,7 @@ class Observer:
         touched = {*filling, *passed, *map(mirror.requests.__getitem__, grown)}
         for seen in sorted(touched, key=_order):
             if seen in passed:
-                mirror.drop(seen)
+                mirror.drop(seen, self.layout.tables(seen.id))
             if (blocks := grown.get(seen.id)) is not None:
                 if self._victims:
                     self._give_way(seen.name, sum(map(len, blocks)))
