@@ -90,7 +90,7 @@ class Rounds:
             with observed(scheduler, way == "watched") as served:
                 self.rates[way].append(self.rate())
                 assert served.observer.stopped is None, served.observer.stopped
-                self.own[way].append(served.observer.nanoseconds / 1_000 / served.observer.calls)
+                self.own[way].append(served.observer.nanoseconds / 1_000 / max(1, served.observer.mirror.step))
                 began = time.perf_counter()
                 served._picture()
                 self.pictures.append(1e3 * (time.perf_counter() - began))

@@ -696,8 +696,8 @@ FOLD = [
     Mutant("kv/fold.py", "self._owners[block] += 1", "self._owners[block] = 1", "a folded shared block has one owner"),
     Mutant(
         "kv/fold.py",
-        "self._order.put((b for b in act.blocks if not self._owners[b] and not self._fences[b]), self._identities)",
-        "self._order.put((b for b in act.blocks if not self._owners[b]), self._identities)",
+        "usable = (block for block in act.blocks if not self._owners[block] and not self._fences[block])",
+        "usable = (block for block in act.blocks if not self._owners[block])",
         "folded fenced blocks are reclaimable",
     ),
     Mutant("kv/fold.py", "if request.cached_tokens is None:", "if True:", "a folded resume overwrites the first hit"),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pellucid.errors import NotObservable
 from pellucid.kv.block import RESERVED_BLOCK
+from pellucid.kv.fold import WINDOWS_IN_FRONT
 from pellucid.kv.snapshot import FULL_ATTENTION, GroupView
 
 SLIDING_WINDOW = "sliding window"
@@ -59,7 +60,7 @@ class Layout:
         self.groups = tuple(map(_group, _specs(self.manager, scheduler)))
         self.caching = bool(getattr(self.pool, "enable_caching", getattr(self.manager, "enable_caching", False)))
         self.plans_ahead = any(kind.__name__ == "AsyncScheduler" for kind in type(scheduler).__mro__)
-        self.reuse_policy = "vllm-0.24" if _splits(self.pool) else "vllm-0.23"
+        self.reuse_policy = _policy(self.pool, self.groups)
 
     def tables(self, request: str) -> tuple[tuple[int, ...], ...]:
         """The block tables of the request with this internal id, one for each KV group; empty while it waits."""
@@ -124,9 +125,16 @@ def _findings(scheduler: Any) -> Iterator[Finding]:
         yield from _meanings(scheduler, pool)
 
 
-def _splits(pool: Any) -> bool:
-    """Whether freed blocks without content go to the front of the queue: only in 0.23.0 was that up to the caller."""
-    return hasattr(pool.free_block_queue, "prepend_n") and "prepend" not in signature(pool.free_blocks).parameters
+def _policy(pool: Any, groups: Sequence[GroupView]) -> str:
+    """Where freed blocks without content go: to the back of the queue, or (0.24.0 and later) to its front.
+
+    In 0.23.0 it is up to the caller of ``free_blocks``, and only sliding windows choose the front.
+    """
+    if not hasattr(pool.free_block_queue, "prepend_n"):
+        return "vllm-0.23"
+    if "prepend" not in signature(pool.free_blocks).parameters:
+        return "vllm-0.24"
+    return WINDOWS_IN_FRONT if any(group.kind == SLIDING_WINDOW for group in groups) else "vllm-0.23"
 
 
 def _names(what: str, part: Any, route: str) -> Finding:

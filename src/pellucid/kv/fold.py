@@ -15,6 +15,9 @@ from pellucid.kv.block import RESERVED_BLOCK, BlockState
 from pellucid.kv.snapshot import HitCount, PoolView, RequestView, Snapshot
 from pellucid.kv.table import RequestStatus
 
+WINDOWS_IN_FRONT = "vllm-0.23, windows in front"
+"""Of a vLLM that is observed: 0.23.0 with sliding windows. No pool of ours has it."""
+
 
 class _Request:
     """The running account of one request."""
@@ -32,28 +35,31 @@ class _Order:
     """Reclaimable blocks in order of re-use: a stack of returned free blocks, a queue, and the cached.
 
     ``free-first`` keeps its cached blocks apart; ``vllm-0.24`` stacks returned free blocks in front;
-    ``vllm-0.23`` queues everything. A dictionary serves as a set that remembers its order.
+    ``vllm-0.23`` queues everything; `WINDOWS_IN_FRONT` does so, but stacks those of sliding windows. A dictionary
+    serves as a set that remembers its order.
     """
 
     def __init__(self, policy: str, pool: PoolView) -> None:
         self._front: dict[int, None] = {}
         self._queue: dict[int, None] = {}
         self._cached: dict[int, None] = {} if policy == "free-first" else self._queue
-        self._free = self._front if policy == "vllm-0.24" else self._queue
+        self._stacks = policy == "vllm-0.24"
+        self._stacks_windows = policy in ("vllm-0.24", WINDOWS_IN_FRONT)
         for block in pool.reuse_order:  # front to back: everything queued is right for every policy
             home = self._cached if pool.state(block) is BlockState.CACHED else self._queue
             home[block] = None
 
-    def put(self, blocks: Iterable[int], identities: list[bytes | None]) -> None:
-        """``blocks`` come last of their table first."""
+    def put(self, blocks: Iterable[int], identities: list[bytes | None], *, windowed: bool = False) -> None:
+        """``blocks`` come last of their table first; ``windowed`` are those of a sliding window."""
+        stacks = self._stacks_windows if windowed else self._stacks
         free = []
         for block in blocks:
             if identities[block] is not None:
                 self._cached[block] = None
-            elif self._free is self._front:
+            elif stacks:
                 free.append(block)
             else:
-                self._free[block] = None
+                self._queue[block] = None
         for block in reversed(free):  # the last one stacked is the first to be given out
             self._front[block] = None
 
@@ -81,6 +87,7 @@ class Fold:
         self._identities = list(pool.identities)
         self._fences = list(pool.fences)
         self._order = _Order(pool.reuse_policy, pool)
+        self._windowed = [group.window is not None for group in base.groups]
         self._taken = pool.taken
         self._returned = pool.returned
         self._requests = {request.name: _thaw(request) for request in base.requests}
@@ -194,7 +201,8 @@ class Fold:
             self._owners[block] -= 1
         for block in act.fenced:
             self._fences[block] = act.fence
-        self._order.put((b for b in act.blocks if not self._owners[b] and not self._fences[b]), self._identities)
+        usable = (block for block in act.blocks if not self._owners[block] and not self._fences[block])
+        self._order.put(usable, self._identities, windowed=self._windowed[act.group])
         request = self._requests[act.request]
         request.tables[act.group] = []
         request.slots = 0
@@ -203,7 +211,8 @@ class Fold:
     def _drop(self, act: acts.Drop) -> None:
         for block in act.blocks:
             self._owners[block] -= 1
-        self._order.put((block for block in act.blocks if not self._owners[block]), self._identities)
+        usable = (block for block in act.blocks if not self._owners[block])
+        self._order.put(usable, self._identities, windowed=True)
         table = self._requests[act.request].tables[act.group]
         for place in act.places:
             table[place] = RESERVED_BLOCK

@@ -77,8 +77,7 @@ class MissLedger:
 
     def published(self, identity: bytes) -> None:
         """A block with this content can be found from now on."""
-        if identity in self._lost:
-            del self._lost[identity]
+        self._lost.pop(identity, None)
 
     def evicted(self, identity: bytes, step: int, by: str) -> None:
         """A block with this content has been given up for the request ``by``."""

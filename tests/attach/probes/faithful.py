@@ -118,7 +118,7 @@ def differences(seen: Any, told: Any) -> list[str]:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        traffic = Traffic(make_engine(Path(folder), max_model_len=256), int(sys.argv[1]))
+        traffic = Traffic(make_engine(Path(folder), disable_log_stats=True), int(sys.argv[1]))
         traffic.run(int(sys.argv[2]))
         print(json.dumps(traffic.report()))
 
