@@ -8,10 +8,9 @@ from itertools import chain
 from pellucid.attach.layout import Layout
 from pellucid.attach.mirror import Mirror
 from pellucid.attach.seen import Seen
-from pellucid.kv.acts import AnyAct, told
 from pellucid.kv.block import RESERVED_BLOCK
 from pellucid.kv.fold import Fold
-from pellucid.kv.invariants import SNAPSHOT_CHECKS, Violation, difference
+from pellucid.kv.invariants import SNAPSHOT_CHECKS, Violation, difference, follow
 from pellucid.kv.journal import Journal
 from pellucid.kv.memory import PoolMemory
 from pellucid.kv.snapshot import Snapshot
@@ -60,7 +59,7 @@ class ObservedAuditor:
         found = [Violation("I12", message, ()) for message in self._told[self._heard :]]
         self._heard = len(self._told)
         for act in self._journal.since(self._read):
-            found += self._follow(act)
+            found += follow(act, self._fold, self._trail)
         self._read = len(self._journal)
         snapshot = self._snapshot()
         for look in SNAPSHOT_CHECKS:
@@ -72,14 +71,6 @@ class ObservedAuditor:
         if (folded := self._fold.snapshot()) != snapshot:
             found.append(Violation("I12", difference(folded, snapshot), ()))
         return found
-
-    def _follow(self, act: AnyAct) -> Iterator[Violation]:
-        try:
-            self._fold.apply(act)
-            for fault in self._trail.follow(act):
-                yield Violation(*fault)
-        except (LookupError, ValueError) as error:  # an act that cannot follow the ones before it
-            yield Violation("I12", f"{told(act)} cannot be folded ({error}).", ())
 
     def _check_contents(self) -> Iterator[Violation]:
         """I6: every hash of a live table, beside the tokens in front of the end of its block."""

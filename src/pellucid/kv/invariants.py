@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from pellucid.errors import InvariantViolation
-from pellucid.kv.acts import told
+from pellucid.kv.acts import AnyAct, told
 from pellucid.kv.block import RESERVED_BLOCK, BlockState
 from pellucid.kv.fold import Fold
 from pellucid.kv.identity import ROOT, identity
@@ -157,6 +157,16 @@ LIVE_CHECKS: tuple[Callable[[KVManager], Iterator[Violation]], ...] = (
 )
 
 
+def follow(act: AnyAct, fold: Fold, trail: Trail) -> Iterator[Violation]:
+    """Take ``act`` into both accounts; yields what it breaks."""
+    try:
+        fold.apply(act)
+        for fault in trail.follow(act):
+            yield Violation(*fault)
+    except (LookupError, ValueError) as error:  # an act that cannot follow the ones before it
+        yield Violation("I12", f"{told(act)} cannot be folded ({error}).", ())
+
+
 class Auditor:
     """Checks every invariant of one live manager, each time it is asked; best after every step.
 
@@ -195,12 +205,7 @@ class Auditor:
 
     def _follow(self) -> Iterator[Violation]:
         for act in self._kv.journal.since(self._read):
-            try:
-                self._fold.apply(act)
-                for fault in self._trail.follow(act):
-                    yield Violation(*fault)
-            except (LookupError, ValueError) as error:  # an act that cannot follow the ones before it
-                yield Violation("I12", f"{told(act)} cannot be folded ({error}).", ())
+            yield from follow(act, self._fold, self._trail)
         self._read = len(self._kv.journal)
 
     def _check_memory(self) -> Iterator[Violation]:
