@@ -51,7 +51,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """What another engine is asked for beyond our own options goes to ``others``, for its own parser."""
     parser = _parser()
     arguments, others = parser.parse_known_args(argv)
-    if others and getattr(arguments, "engine", "pellucid") == "pellucid":
+    if arguments.is_vllm:  # an option right behind `pellucid vllm` is vLLM's too
+        arguments.args = [*others, *arguments.args]
+    elif others and getattr(arguments, "engine", "pellucid") == "pellucid":
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     arguments.others = others
     return arguments

@@ -71,7 +71,7 @@ def test_a_sound_one_is_taken_and_everything_found_is_told() -> None:
     assert layout.groups[0].block_size == 16
     assert layout.reuse_order() == (1, 2, 3, 4)
     assert all(finding.works for finding in layout.findings)
-    assert len(layout.findings) == 14
+    assert len(layout.findings) == 15
 
 
 def parts(scheduler: Any) -> dict[str, Any]:
@@ -150,6 +150,10 @@ def connector(s: Any) -> None:
     s.connector = Queue([])
 
 
+def deferred(s: Any) -> None:
+    s.defer_block_free = True
+
+
 def context_parallel(s: Any) -> None:
     s.dcp_world_size = 2
 
@@ -167,6 +171,7 @@ def context_parallel(s: Any) -> None:
         (no_groups, "KV groups"),
         (drafts, "3 draft tokens"),
         (connector, "foreign KV connector"),
+        (deferred, "blocks return at once"),
         (context_parallel, "context parallelism"),
     ],
 )

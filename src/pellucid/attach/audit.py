@@ -28,6 +28,7 @@ class Rounds:
         self._next_table = 0
         self._gap = 0
         self._known: dict[int, tuple[int, bool]] = {}  # what was said of a block that is wrong
+        self._told_of: set[str] = set()  # requests of whose tables it was said
 
     def check(self) -> list[str]:
         """What does not add up after this step and was not said before, a sentence each; mostly nothing."""
@@ -76,7 +77,8 @@ class Rounds:
             self._next_table = (self._next_table + 1) % len(mirror.requests)
             seen = next(islice(mirror.requests.values(), self._next_table, None))
             now = self._layout.tables(seen.id)
-            if now != tuple(map(tuple, seen.tables)):
+            if now != tuple(map(tuple, seen.tables)) and seen.id not in self._told_of:
+                self._told_of = {each for each in self._told_of if each in mirror.requests} | {seen.id}
                 wrong.append(f"vLLM's table of {seen.name!r} is {now}, and {seen.tables} was seen to grow.")
             compared += A_TABLE + sum(map(len, now))
             if compared >= BLOCKS_A_ROUND:

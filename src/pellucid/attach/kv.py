@@ -24,12 +24,14 @@ from pellucid.log import say
 
 JOURNAL_CAPACITY = 1_000_000
 CLOSED = "it was closed"
+MOST_VIOLATIONS = 10_000
 
 
 class ObservedKV:
     """The KV memory of a vLLM in this process, since it was first observed.
 
-    ``violations`` are sentences about what did not add up, ever; ``findings`` are what was looked for and found.
+    ``violations`` are sentences about what did not add up, the first 10,000; ``findings`` are what was looked for
+    and found.
     """
 
     def __init__(self, found: Found, journal_capacity: int | None = JOURNAL_CAPACITY) -> None:
@@ -122,7 +124,7 @@ class ObservedKV:
         for act in acts:
             self.journal.append(act)
         self.journal.compact()
-        self.violations += violations
+        self.violations += violations[: max(0, MOST_VIOLATIONS - len(self.violations))]
 
 
 def observe(llm: Any, *, journal_capacity: int | None = JOURNAL_CAPACITY) -> ObservedKV:

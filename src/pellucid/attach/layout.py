@@ -174,6 +174,8 @@ def _features(scheduler: Any) -> Iterator[Finding]:
     harmless = connector is None or getattr(connector, "pellucid_observer", False)
     seen = "none" if connector is None else type(connector).__name__
     yield Finding("no foreign KV connector", "scheduler.connector", harmless, seen)
+    deferred = bool(getattr(scheduler, "defer_block_free", False))
+    yield Finding("blocks return at once", "scheduler.defer_block_free", not deferred, str(deferred))
     for name in ("dcp_world_size", "pcp_world_size"):
         size = getattr(scheduler, name, 1) or 1
         yield Finding("no context parallelism", f"scheduler.{name}", size == 1, str(size))

@@ -47,10 +47,12 @@ class Ended(NamedTuple):
 class Mirror:
     """What is known of one vLLM, from ``layout`` on.
 
-    ``acts`` collects what has happened since they were last taken; ``violations`` what did not add up.
+    ``acts`` collects what has happened since they were last taken; ``violations`` what did not add up. The last
+    tables of ended requests are kept if it ``remembers_tables``: in a server of long prompts they would be many.
     """
 
-    def __init__(self, layout: Layout, names: Names) -> None:
+    def __init__(self, layout: Layout, names: Names, *, remembers_tables: bool = True) -> None:
+        self._remembers_tables = remembers_tables
         self.layout = layout
         self.names = names
         self.index = Findable(len(layout.blocks))
@@ -205,7 +207,8 @@ class Mirror:
         """A request has ended."""
         self._publish_all(seen)
         self.ended.pop(seen.name, None)
-        self.ended[seen.name] = Ended(self.step, tuple(map(tuple, seen.tables)), seen.lookup)
+        tables = tuple(map(tuple, seen.tables)) if self._remembers_tables else ()
+        self.ended[seen.name] = Ended(self.step, tables, seen.lookup)
         if len(self.ended) > REMEMBERED_REQUESTS:
             self.ended.popitem(last=False)
         self._give_back(seen)

@@ -23,6 +23,7 @@ from pellucid.attach.layout import Layout
 from pellucid.attach.mirror import Admission, Mirror, Tables
 from pellucid.attach.names import Names
 from pellucid.attach.seen import Seen
+from pellucid.errors import NotObservable
 from pellucid.kv.acts import AnyAct
 
 Told = Callable[[float, Sequence[AnyAct], Sequence[str]], None]
@@ -33,12 +34,16 @@ WRAPPED = ("add_request", "schedule", "update_from_output", "finish_requests")
 
 
 class Flight(Struct, frozen=True):
-    """A plan whose result is not there yet: vLLM's own output of it, its step, its batch, and who had left by then."""
+    """A plan whose result is not there yet: vLLM's own output of it, its step, its batch, and how many had left then.
+
+    ``dropped`` are those of the batch whose result vLLM will throw away.
+    """
 
     output: Any
     step: int
     names: tuple[str, ...]
     closed: int
+    dropped: set[str]
 
 
 class Observer:
@@ -49,10 +54,12 @@ class Observer:
     waiting for ``lock`` included.
     """
 
-    def __init__(self, scheduler: Any, told: Told, names: Names | None = None) -> None:
+    def __init__(
+        self, scheduler: Any, told: Told, names: Names | None = None, *, remembers_tables: bool = True
+    ) -> None:
         self.layout = Layout(scheduler)
         self.names = names or Names()
-        self.mirror = Mirror(self.layout, self.names)
+        self.mirror = Mirror(self.layout, self.names, remembers_tables=remembers_tables)
         self.lock = threading.RLock()
         self.stopped: str | None = None
         self.nanoseconds = 0
@@ -83,6 +90,8 @@ class Observer:
         received = self._around(scheduler.update_from_output, self._received, RECEIVING)
         self._put(scheduler, "update_from_output", received)
         self._put(scheduler, "finish_requests", self._around(scheduler.finish_requests, self._nothing))
+        if hasattr(scheduler, "reset_prefix_cache"):  # it takes blocks from running requests, one after the other
+            self._put(scheduler, "reset_prefix_cache", self._around(scheduler.reset_prefix_cache, self._nothing))
         self._put(manager, "free", self._before(manager.free, self._freeing))
         if hasattr(manager, "reset_prefix_cache"):
             self._put(manager, "reset_prefix_cache", self._around(manager.reset_prefix_cache, self._was_reset))
@@ -161,8 +170,11 @@ class Observer:
     # -- what they say -----------------------------------------------------------------------------
 
     def _added(self, _: Any, request: Any, *__: Any, **___: Any) -> None:
-        if request.request_id not in self.mirror.requests:  # a session that goes on is added again
-            self.mirror.open(request)
+        if getattr(request, "resumable", False) or request.request_id in self.mirror.requests:
+            raise NotObservable(
+                "a request whose input streams in keeps its blocks while it waits, which is not followed"
+            )
+        self.mirror.open(request)
 
     def _planned(self, output: Any, *_: Any, **__: Any) -> None:
         mirror = self.mirror
@@ -171,7 +183,7 @@ class Observer:
         if not self._only_goes_on(output):
             self._follow(output, counts)
         if counts:
-            self._flying.append(Flight(output, mirror.step, mirror.launch(counts), mirror.closed))
+            self._flying.append(Flight(output, mirror.step, mirror.launch(counts), mirror.closed, set()))
         if wrong := self._rounds.check():
             mirror.violations += wrong
 
@@ -239,12 +251,17 @@ class Observer:
     def _got_a_token(self, flight: Flight, runner_output: Any) -> tuple[str, ...]:
         """Those of the batch that still live and were given a token."""
         sampled, names = runner_output.sampled_token_ids, flight.names
-        if len(sampled) == len(names) and all(map(len, sampled)) and flight.closed == self.mirror.closed:
+        whole = flight.closed == self.mirror.closed and not flight.dropped
+        if whole and len(sampled) == len(names) and all(map(len, sampled)):
             return names  # nearly always
         if not len(sampled):
             return ()
         index, live = runner_output.req_id_to_index, self.mirror.requests
-        batch = zip(names, flight.output.num_scheduled_tokens, strict=True)
+        batch = [
+            pair
+            for pair in zip(names, flight.output.num_scheduled_tokens, strict=True)
+            if pair[0] not in flight.dropped
+        ]
         return tuple([name for name, each in batch if each in live and len(sampled[index[each]])])
 
     def _freeing(self, request: Any, *_: Any, **__: Any) -> None:
@@ -256,11 +273,14 @@ class Observer:
             self._victims.append((seen, self.layout.tables(seen.id)))
         elif self._during is RECEIVING or request.is_finished():
             self._ended.append((seen, request))
-        else:
+        else:  # vLLM resets its cache: what is under way for this request will be thrown away
+            for flight in self._flying:
+                flight.dropped.add(seen.name)
             self.mirror.preempt(seen, seen.name)
 
     def _nothing(self, *_: Any, **__: Any) -> None:
-        self._close_ended()
+        if self._during is None:  # else the result that is just coming in is told first
+            self._close_ended()
 
     def _close_ended(self) -> None:
         for seen, request in self._ended:

@@ -20,13 +20,16 @@ from pellucid.stream.messages import Picture, Watched
 from pellucid.stream.publisher import Publisher
 from pellucid.stream.times import StepTimes
 
+MOST_SENTENCES = 64
+
 
 class Served:
     """Observes ``scheduler`` and publishes it. Raises `NotObservable`, and `StreamError` if no socket can be opened."""
 
     def __init__(self, scheduler: Any, names: Names) -> None:
         self._times = StepTimes()
-        self.observer = Observer(scheduler, self._told, names)
+        self._wrong: tuple[str, ...] = ()  # what does not add up stays in view, its oldest sentences first
+        self.observer = Observer(scheduler, self._told, names, remembers_tables=False)
         try:
             self.publisher = Publisher(_watched(scheduler, self.observer.layout.groups), self._picture)
         except BaseException:
@@ -43,7 +46,9 @@ class Served:
 
     def _told(self, now: float, acts: Sequence[AnyAct], violations: Sequence[str]) -> None:
         self._times.note(self.observer.mirror.step, now)
-        self.publisher.publish(now, acts, tuple(violations))
+        if violations:
+            self._wrong = (*self._wrong, *violations)[:MOST_SENTENCES]
+        self.publisher.publish(now, acts, self._wrong)
         if self.observer.stopped is not None:
             log.say(self.observer.stopped)
             self.publisher.close(self.observer.stopped)
@@ -60,6 +65,7 @@ class Served:
             snapshot=picture(self.observer.layout, mirror, 0, read_blocks=False),
             lookups=lookups,
             times=self._times.table(),
+            violations=self._wrong,
         )
 
 

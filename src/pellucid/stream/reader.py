@@ -92,15 +92,20 @@ def connect(target: str | int | Path | None = None, timeout: float = 5.0) -> Rea
 
 
 def _only(pid: int | None) -> Path:
-    found = [place for place in places() if pid is None or place.watched.pid == pid]
+    there = places()
+    found = [place for place in there if pid is None or place.watched.pid == pid]
     if len(found) == 1:
         return found[0].path
     whose = "" if pid is None else f" in process {pid}"
+    if not found and there:
+        raise StreamError(
+            f"no engine{whose} can be watched; there is {'; '.join(_told(each.watched) for each in there)}."
+        )
     if not found:
         raise StreamError(
             f"no engine{whose} can be watched (none answers in {folder()}); start one with `pellucid vllm serve "
             "MODEL`, with `PELLUCID_OBSERVE=1 vllm serve MODEL`, or PELLUCID_OBSERVE=1 and a program that makes a "
-            "pellucid.LLM."
+            "pellucid.LLM, and wait until it is loaded: a vLLM says `observing` then."
         )
     listed = "; ".join(f"{_told(place.watched)}: {place.path}" for place in found)
     raise StreamError(f"{len(found)} engines can be watched{whose}, say which: {listed}.")

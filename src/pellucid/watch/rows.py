@@ -18,6 +18,8 @@ from pellucid.view.runs import runs
 from pellucid.view.strips import STATUSES
 
 NAME_WIDTH = 14
+"""At 80 columns; wider ones have more room for names, up to ``LONGEST_NAME``."""
+LONGEST_NAME = 48
 GROUP_WIDTH = 26
 NULL = "·"
 UNKNOWN = "-"
@@ -50,7 +52,8 @@ def rows(
     each = 1 if len(snapshot.groups) == 1 else 1 + len(snapshot.groups)
     fits = len(requests) if most is None or each * len(requests) <= most else max(0, (most - 1) // each)
     heading = [told(text, language) for text in HEADING]
-    cells = [_cells(request, snapshot, language) for request in requests[:fits]]
+    names = min(LONGEST_NAME, max(NAME_WIDTH, NAME_WIDTH + (width - 80) // 2))
+    cells = [_cells(request, snapshot, names, language) for request in requests[:fits]]
     widths = [max(map(cell_len, column)) for column in zip(heading, *cells, strict=True)]
     widths = [max(pair) for pair in zip(widths, LEAST, strict=True)]
     lines = [Text(_line(heading, widths, width).rstrip(), style="dim")]
@@ -64,10 +67,10 @@ def rows(
     return lines
 
 
-def _cells(request: RequestView, snapshot: Snapshot, language: str) -> list[str]:
+def _cells(request: RequestView, snapshot: Snapshot, names: int, language: str) -> list[str]:
     cached = UNKNOWN if request.cached_tokens is None else f"{request.cached_tokens:,}"
     return [
-        shown(request.name, NAME_WIDTH),
+        shown(request.name, names),
         told(STATUSES[request.status], language),
         f"{request.slots:,}",
         f"{len(request.held):,}",
