@@ -30,7 +30,6 @@ Told = Callable[[float, Sequence[AnyAct], Sequence[str]], None]
 """Takes the time, the acts since the last call, and what did not add up."""
 
 PLANNING, RECEIVING = "planning", "receiving"
-WRAPPED = ("add_request", "schedule", "update_from_output", "finish_requests")
 
 
 class Flight(Struct, frozen=True):
