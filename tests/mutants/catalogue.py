@@ -635,8 +635,8 @@ JOURNAL = [
     ),
     Mutant(
         "kv/journal.py",
-        "show: Show = _plainly if show_identities else Veil()",
-        "show: Show = _plainly if not show_identities else Veil()",
+        "show: Show = plainly if show_identities else Veil()",
+        "show: Show = plainly if not show_identities else Veil()",
         "identities are written in the clear unless asked for",
     ),
     Mutant(

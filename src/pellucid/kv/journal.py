@@ -12,7 +12,7 @@ from pellucid.errors import JournalError
 from pellucid.kv.acts import AnyAct, told
 from pellucid.kv.fold import Fold
 from pellucid.kv.snapshot import Snapshot
-from pellucid.kv.veil import Show, Veil, veil_act, veil_snapshot
+from pellucid.kv.veil import Show, Veil, plainly, veil_act, veil_snapshot
 
 VERSION = 2
 
@@ -108,7 +108,7 @@ class Journal:
         stays equal within the file and nothing more is told.
         """
         show_identities = show_identities and not self.veiled
-        show: Show = _plainly if show_identities else Veil()
+        show: Show = plainly if show_identities else Veil()
         header = Header(base=veil_snapshot(self.base, show), acts=len(self._acts), shows_identities=show_identities)
         encode = msgspec.json.Encoder().encode
         with Path(path).open("wb") as file:
@@ -144,7 +144,7 @@ def first_difference(left: Journal, right: Journal) -> str | None:
         return f"the pools differ: {_geometry(left.base)} and {_geometry(right.base)}."
     start = max(left.folded, right.folded)
     by_place = left.veiled or right.veiled
-    show_left, show_right = (_Numbers(), _Numbers()) if by_place else (_plainly, _plainly)
+    show_left, show_right = (_Numbers(), _Numbers()) if by_place else (plainly, plainly)
     if start > min(len(left), len(right)) or veil_snapshot(left.fold(start), show_left) != veil_snapshot(
         right.fold(start), show_right
     ):
@@ -172,10 +172,6 @@ def _read_header(path: str | Path, line: bytes) -> Header:
             f"{path} is {header.format} version {header.version}, not pellucid.journal version {VERSION}."
         )
     return header
-
-
-def _plainly(value: bytes) -> bytes:
-    return value
 
 
 class _Numbers:

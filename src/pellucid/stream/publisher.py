@@ -39,7 +39,7 @@ import msgspec
 
 from pellucid import log
 from pellucid.kv.acts import AnyAct
-from pellucid.kv.veil import Veil, veil_act, veil_snapshot
+from pellucid.kv.veil import Show, Veil, plainly, veil_act, veil_snapshot
 from pellucid.stream import doorman, metrics
 from pellucid.stream.frames import frame
 from pellucid.stream.listener import BACKLOG, is_ours, listen_locally, listen_on, parse_address
@@ -90,7 +90,7 @@ class Publisher:
         self.lock = threading.RLock()
         self.watched = watched
         self._picture = picture
-        self._veil = None if show_identities else Veil()
+        self._show_as: Show = plainly if show_identities else Veil()
         self._token = token or ""
         self._queue: deque[_Told | Picture] = deque()
         self._hello = frame(Hello(watched))
@@ -260,7 +260,7 @@ class Publisher:
             if not isinstance(told, Picture):
                 self._seq += 1
                 when, acts, violations = told
-                shown = tuple(acts) if self._veil is None else tuple(veil_act(act, self._veil) for act in acts)
+                shown = tuple(veil_act(act, self._show_as) for act in acts)
                 data += frame(Step(seq=self._seq, time=when, acts=shown, violations=violations))
                 steps += 1
             if data and (len(data) > CHUNK or isinstance(told, Picture)):
@@ -279,7 +279,7 @@ class Publisher:
     def _show(self, picture: Picture) -> None:
         self.wants_picture = False
         self._asked = None
-        snapshot = picture.snapshot if self._veil is None else veil_snapshot(picture.snapshot, self._veil)
+        snapshot = veil_snapshot(picture.snapshot, self._show_as)
         frames: dict[int, bytes] = {}
         for watcher in [watcher for watcher in self._watchers if watcher.phase is Phase.NEEDY]:
             if watcher.wants_metrics:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from pellucid.errors import JournalError
-from pellucid.kv.veil import Veil, veil_act, veil_snapshot
+from pellucid.kv.veil import Show, Veil, plainly, veil_act, veil_snapshot
 from pellucid.stream.messages import AnyMessage, Hello, Picture, Step, Watched
 
 VERSION = 1
@@ -49,7 +49,7 @@ class Recorder:
         self.path = Path(path)
         self.stopped: str | None = None
         self.messages = 0
-        self._veil = None if show_identities else Veil()
+        self._show: Show = plainly if show_identities else Veil()
         self._encode = msgspec.json.Encoder().encode
         self._file = self.path.open("wb")
         self._flushed = time.monotonic()
@@ -98,11 +98,10 @@ class Recorder:
             self._file.close()  # it tries once more to write what it holds
 
     def _veiled(self, message: AnyMessage) -> AnyMessage:
-        veil = self._veil
-        if veil is not None and isinstance(message, Picture):
-            return msgspec.structs.replace(message, snapshot=veil_snapshot(message.snapshot, veil))
-        if veil is not None and isinstance(message, Step):
-            return msgspec.structs.replace(message, acts=tuple(veil_act(act, veil) for act in message.acts))
+        if isinstance(message, Picture):
+            return msgspec.structs.replace(message, snapshot=veil_snapshot(message.snapshot, self._show))
+        if isinstance(message, Step):
+            return msgspec.structs.replace(message, acts=tuple(veil_act(act, self._show) for act in message.acts))
         return message
 
 
