@@ -65,12 +65,14 @@ def run(shape: str, way: str, count: int) -> list[Figure]:
         )
         observer: Any = None
         if way == "unwatched":
-            observer = Observer(engine.engine_core.engine_core.scheduler, lambda *_: None)
+            observer = Observer(engine.engine_core.engine_core.scheduler, lambda *_: None, listens=lambda: False)
         elif way == "journal":
             observer = observe(engine)._observer
-        options = sampling()
-        options.max_tokens = WARM_UP + count + PREFILL
+        length = WARM_UP + count + PREFILL
         for number in range(requests):
+            # The stub would read a whole prompt to make up a token: no model's worker does that in vLLM's process.
+            options = sampling(extra_args={"forced": [(number + i) % 5_000 for i in range(length)]})
+            options.max_tokens = length
             tokens = [(number * 7919 + i) % 5_000 for i in range(prompt)]
             engine.add_request(f"r{number}", {"prompt_token_ids": tokens}, options)
         scheduler = engine.engine_core.engine_core.scheduler

@@ -7,7 +7,7 @@ from itertools import islice
 from pellucid.attach.layout import Layout
 from pellucid.attach.mirror import Mirror
 
-STEPS_A_ROUND = 8
+STEPS_A_ROUND = 16
 BLOCKS_A_ROUND = 32
 A_TABLE = 4  # asking for a table takes as long as comparing so many blocks
 
@@ -77,9 +77,9 @@ class Rounds:
             self._next_table = (self._next_table + 1) % len(mirror.requests)
             seen = next(islice(mirror.requests.values(), self._next_table, None))
             now = self._layout.tables(seen.id)
-            if now != tuple(map(tuple, seen.tables)) and seen.id not in self._told_of:
+            if now != seen.blocks and seen.id not in self._told_of:
                 self._told_of = {each for each in self._told_of if each in mirror.requests} | {seen.id}
-                wrong.append(f"vLLM's table of {seen.name!r} is {now}, and {seen.tables} was seen to grow.")
+                wrong.append(f"vLLM's table of {seen.name!r} is {now}, and {seen.blocks} was seen to grow.")
             compared += A_TABLE + sum(map(len, now))
             if compared >= BLOCKS_A_ROUND:
                 break

@@ -76,11 +76,11 @@ class ObservedAuditor:
         """I6: every hash of a live table, beside the tokens in front of the end of its block."""
         for seen in self._mirror.requests.values():
             tokens = seen.request.all_token_ids
-            for group, (size, table) in enumerate(zip(seen.sizes, self._layout.tables(seen.id), strict=True)):
-                for place, block in enumerate(table):
+            for table, blocks in zip(seen.tables, self._layout.tables(seen.id), strict=True):
+                for place, block in enumerate(blocks):
                     key = self._layout.identity(block)
                     if block != RESERVED_BLOCK and key is not None:
-                        meaning = (seen.space + bytes([group]), tuple(tokens[: (place + 1) * size]))
+                        meaning = (seen.space + bytes([table.group]), tuple(tokens[: (place + 1) * table.size]))
                         yield from self._compare(seen.name, block, key, meaning)
 
     def _compare(self, name: str, block: int, key: bytes, meaning: Meaning) -> Iterator[Violation]:

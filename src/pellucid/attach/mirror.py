@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict, defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pellucid.attach.findable import Findable, Origin
 from pellucid.attach.layout import SLIDING_WINDOW, Layout, identity
 from pellucid.attach.names import Names
-from pellucid.attach.seen import Seen
+from pellucid.attach.seen import Seen, SeenTable
 from pellucid.kv import acts
 from pellucid.kv.block import RESERVED_BLOCK
 from pellucid.kv.ledger import MissLedger
@@ -47,8 +47,9 @@ class Ended(NamedTuple):
 class Mirror:
     """What is known of one vLLM, from ``layout`` on.
 
-    ``acts`` collects what has happened since they were last taken; ``violations`` what did not add up. The last
-    tables of ended requests are kept if it ``remembers_tables``: in a server of long prompts they would be many.
+    ``acts`` collects what has happened since they were last taken, while somebody is ``listening``; ``violations``
+    what did not add up. The last tables of ended requests are kept if it ``remembers_tables``: in a server of long
+    prompts they would be many.
     """
 
     def __init__(self, layout: Layout, names: Names, *, remembers_tables: bool = True) -> None:
@@ -71,9 +72,10 @@ class Mirror:
         self._batch: tuple[str, ...] = ()
         self._batch_names: tuple[str, ...] = ()
         self.closed = 0
+        self.listening = True
+        self.news: int | None = None  # the step of the last act since anybody was told, None without one
         self.told = 0  # the step of the last act that anybody was told of
-        self.windowed = tuple(group.kind == SLIDING_WINDOW for group in layout.groups)
-        self.has_windows = any(self.windowed)
+        self.has_windows = any(group.kind == SLIDING_WINDOW for group in layout.groups)
         self._admitted = 0
         self._read()
 
@@ -83,7 +85,7 @@ class Mirror:
         """A request has joined the waiting queue. A name that is used again means the new one from now on."""
         seen = self._meet(request)
         self.ended.pop(seen.name, None)
-        self.acts.append(acts.Open(self.step, seen.name, request.num_tokens, seen.space))
+        self._say(acts.Open, seen.name, request.num_tokens, seen.space)
         return seen
 
     def _meet(self, request: Any) -> Seen:
@@ -91,27 +93,29 @@ class Mirror:
         if seen.space and not self.index.namespaces:
             self.index.namespaces = True
             for other in self.requests.values():
-                self._recognise(other, range(len(other.tables[0])))
+                self._recognise(other, range(len(other.tables[0].blocks)))
         return seen
 
     def admit(self, seen: Seen, admission: Admission) -> None:
         """A waiting request runs from now on."""
         if self.layout.caching:
             self._lookup(seen, admission.computed)
-        hits = [table[: admission.computed // size] for size, table in zip(seen.sizes, admission.tables, strict=True)]
-        for group, hit in enumerate(hits):
-            if hit:
-                self._share(seen, group, hit)
-        self.acts.append(acts.Admit(self.step, seen.name, admission.computed))
+        rest = []
+        for table, blocks in zip(seen.tables, admission.tables, strict=True):
+            hits = admission.computed // table.size
+            if hits:
+                self._share(seen, table, blocks[:hits])
+            rest.append(blocks[hits:])
+        self._say(acts.Admit, seen.name, admission.computed)
         seen.admitted(admission.computed, self._admitted)
         self._admitted += 1
-        self.grow(seen, tuple(table[len(hit) :] for hit, table in zip(hits, admission.tables, strict=True)))
+        self.grow(seen, rest)
 
     def grow(self, seen: Seen, blocks: Sequence[Sequence[int]]) -> None:
         """Blocks are appended to the tables of a running request, one sequence for each KV group."""
-        for group, new in enumerate(blocks):
+        for table, new in zip(seen.tables, blocks, strict=True):
             if new:
-                self._take(seen, group, tuple(new))
+                self._take(seen, table, tuple(new))
 
     def fill(self, seen: Seen) -> None:
         """Publish what vLLM has made findable of a request's full blocks, and note when to look again."""
@@ -121,12 +125,12 @@ class Mirror:
         if self.layout.plans_ahead:  # then the last of them may not be known yet
             known = min(known, seen.request.num_tokens)
         left = sys.maxsize
-        for group, size in enumerate(seen.sizes):
-            full = known // size
-            if full > seen.published[group]:
-                self._publish(seen, group, full)
-            next_one = full if self.windowed[group] else seen.published[group]
-            wait = (next_one + 1) * size - known
+        for table in seen.tables:
+            full = known // table.size
+            if full > table.published:
+                self._publish(seen, table, full)
+            next_one = full if table.windowed else table.published
+            wait = (next_one + 1) * table.size - known
             if wait < left:
                 left = wait
         seen.look_at = self.step + (left if left > 0 else 1)
@@ -139,8 +143,8 @@ class Mirror:
                 self._publish_all(seen)
 
     def _publish_all(self, seen: Seen) -> None:
-        for group, table in enumerate(seen.tables):
-            self._publish(seen, group, len(table))
+        for table in seen.tables:
+            self._publish(seen, table, len(table.blocks))
 
     def due(self, planned: Container[str]) -> list[Seen]:
         """Whoever of those ``planned`` may fill a block in this step, if every plan since had one token for it."""
@@ -157,8 +161,6 @@ class Mirror:
 
     def passed(self, counts: dict[str, int]) -> list[Seen]:
         """Whoever of those planned has a sliding window that has passed a whole block, so that vLLM gives it up."""
-        if not self.has_windows:
-            return []
         found = []
         for name, count in counts.items():
             seen = self.requests[name]
@@ -169,45 +171,48 @@ class Mirror:
     def _left_behind(self, seen: Seen, computed: int) -> bool:
         for table, group in zip(seen.tables, self.layout.groups, strict=True):
             place = (computed - group.window + 1) // group.block_size - 1 if group.window else -1
-            if 0 <= place < len(table) and table[place] != RESERVED_BLOCK:
+            if 0 <= place < len(table.blocks) and table.blocks[place] != RESERVED_BLOCK:
                 return True
         return False
 
     def drop(self, seen: Seen, tables: Tables) -> None:
         """Give up what its sliding windows have left behind, as ``tables``, vLLM's own, show it."""
-        for group, now in enumerate(tables):
-            table = seen.tables[group]
-            places = [i for i, block in enumerate(table) if block != RESERVED_BLOCK and now[i] == RESERVED_BLOCK]
+        for table, now in zip(seen.tables, tables, strict=True):
+            held = enumerate(table.blocks)
+            places = [place for place, block in held if block != RESERVED_BLOCK and now[place] == RESERVED_BLOCK]
             if places:
                 places.reverse()  # vLLM returns the last one first
-                self._drop(seen, group, places)
+                self._drop(seen, table, places)
 
     def launch(self, counts: dict[str, int]) -> tuple[str, ...]:
-        """The plan goes to the workers: so many tokens of each request. Returns their names."""
+        """The plan goes to the workers: so many tokens of each request. Returns their names if anybody listens."""
+        self.launched.append(self.step)
+        if not self.listening:
+            self.news = self.step
+            return ()
         batch = tuple(counts)
         if batch != self._batch:  # an unchanged one keeps its names: that is quick, and a long journal stays small
             self._batch = batch
             self._batch_names = tuple([self.requests[each].name for each in batch])
-        self.launched.append(self.step)
-        self.acts.append(acts.Launch(self.step, self._batch_names, tuple(counts.values())))
+        self._say(acts.Launch, self._batch_names, tuple(counts.values()))
         return self._batch_names
 
     def commit(self, step: int, names: tuple[str, ...]) -> None:
         """The result of ``step`` is in: each of ``names`` got one token."""
         self.launched.remove(step)
-        self.acts.append(acts.Commit(self.step, step, names))
+        self._say(acts.Commit, step, names)
 
     def preempt(self, seen: Seen, by: str) -> None:
         """A running request went back to the waiting queue, so that ``by`` gets blocks."""
         self._give_back(seen)
         seen.preempted()
-        self.acts.append(acts.Preempt(self.step, seen.name, by))
+        self._say(acts.Preempt, seen.name, by)
 
     def close(self, seen: Seen, reason: str) -> None:
         """A request has ended."""
         self._publish_all(seen)
         self.ended.pop(seen.name, None)
-        tables = tuple(map(tuple, seen.tables)) if self._remembers_tables else ()
+        tables = seen.blocks if self._remembers_tables else ()
         self.ended[seen.name] = Ended(self.step, tables, seen.lookup)
         if len(self.ended) > REMEMBERED_REQUESTS:
             self.ended.popitem(last=False)
@@ -217,13 +222,13 @@ class Mirror:
         self.names.close(seen.id)
         self.closed += 1
         self._batch = ()  # its id, or its name, may come again
-        self.acts.append(acts.Close(self.step, seen.name, seen.request.num_tokens, reason))
+        self._say(acts.Close, seen.name, seen.request.num_tokens, reason)
 
     def catch_up(self, seen: Seen, tables: Tables) -> None:
         """What a victim gave up and got in the very step in which it was pre-empted, of which no plan tells."""
         if self.has_windows:
             self.drop(seen, tables)
-        self.grow(seen, tuple(now[len(had) :] for had, now in zip(seen.tables, tables, strict=True)))
+        self.grow(seen, tuple(now[len(had) :] for had, now in zip(seen.blocks, tables, strict=True)))
         self._publish_all(seen)
 
     def forget(self) -> None:
@@ -232,9 +237,16 @@ class Mirror:
         for block in findable:
             self.index.discard(block)
         if findable:
-            self.acts.append(acts.Forget(self.step, findable))
+            self._say(acts.Forget, findable)
         for seen in self.requests.values():
-            seen.published = [0] * len(seen.sizes)
+            for table in seen.tables:
+                table.published = 0
+
+    def _say(self, act: Callable[..., acts.AnyAct], *fields: Any) -> None:
+        """``act`` has happened in this step; it is put into words for those who listen."""
+        self.news = self.step
+        if self.listening:
+            self.acts.append(act(self.step, *fields))
 
     # -- how it is accounted -----------------------------------------------------------------------
 
@@ -244,24 +256,26 @@ class Mirror:
             kind = acts.LookupKind.BYPASS
         asked = seen.ask(self.layout, self.index)
         missed = self.ledger.explain(asked, hit // seen.block_size)
-        if len(seen.sizes) > 1:
+        if len(seen.tables) > 1:
             missed = tuple([_as_far_as_known(miss, len(asked.tokens), seen.block_size) for miss in missed])
         seen.lookup = acts.Lookup(self.step, seen.name, kind, len(asked.tokens), hit, missed)
         self.ledger.count(seen.lookup)
-        self.acts.append(seen.lookup)
+        self.news = self.step
+        if self.listening:
+            self.acts.append(seen.lookup)
 
-    def _share(self, seen: Seen, group: int, blocks: tuple[int, ...]) -> None:
+    def _share(self, seen: Seen, table: SeenTable, blocks: tuple[int, ...]) -> None:
         held = [block for block in blocks if block != RESERVED_BLOCK]
         revived = tuple([block for block in held if not self.owners[block]])
         for block in held:
             self.owners[block] += 1
         self.reclaimable -= len(revived)
         self.taken += len(held)
-        seen.tables[group] += blocks
-        seen.published[group] = len(blocks)
-        self.acts.append(acts.Share(self.step, seen.name, blocks, revived, group))
+        table.blocks += blocks
+        table.published = len(blocks)
+        self._say(acts.Share, seen.name, blocks, revived, table.group)
 
-    def _take(self, seen: Seen, group: int, blocks: tuple[int, ...]) -> None:
+    def _take(self, seen: Seen, table: SeenTable, blocks: tuple[int, ...]) -> None:
         owners, contents = self.owners, self.contents
         stale: list[int] = []
         for block in blocks:
@@ -273,21 +287,21 @@ class Mirror:
         if stale:
             for block in stale:
                 self.ledger.evicted(self.index.discard(block), self.step, seen.name)
-            self.acts.append(acts.Evict(self.step, seen.name, tuple(stale)))
+            self._say(acts.Evict, seen.name, tuple(stale))
         self.reclaimable -= len(blocks)
         self.taken += len(blocks)
-        seen.tables[group] += blocks
-        self.acts.append(acts.Take(self.step, seen.name, blocks, group))
+        table.blocks += blocks
+        self._say(acts.Take, seen.name, blocks, table.group)
 
-    def _publish(self, seen: Seen, group: int, full: int) -> None:
+    def _publish(self, seen: Seen, table: SeenTable, full: int) -> None:
         """Of the first ``full`` blocks, those that vLLM has given a hash since the last look, in order.
 
         With full attention they get theirs one after the other. Of a sliding window some never do.
         """
-        contents, blocks, published, settled = self.contents, self.layout.blocks, seen.published, True
+        contents, blocks, settled = self.contents, self.layout.blocks, True
         found: list[int] = []
         keys: list[bytes] = []
-        for place, block in enumerate(seen.tables[group][published[group] : full], published[group]):
+        for place, block in enumerate(table.blocks[table.published : full], table.published):
             if block != RESERVED_BLOCK and contents[block] is None:
                 key = blocks[block].block_hash
                 if not isinstance(key, bytes):
@@ -297,16 +311,16 @@ class Mirror:
                     self.ledger.published(key)
                     found.append(block)
                     keys.append(key)
-                    if self.index.namespaces and not group:
+                    if self.index.namespaces and not table.group:
                         self._recognise(seen, (place,))
-                elif self.windowed[group]:
+                elif table.windowed:
                     settled = False
                 else:
                     break
             if settled:
-                published[group] = place + 1
+                table.published = place + 1
         if found:
-            self.acts.append(acts.Publish(self.step, seen.name, tuple(found), tuple(keys)))
+            self._say(acts.Publish, seen.name, tuple(found), tuple(keys))
 
     def _recognise(self, seen: Seen, places: Iterable[int]) -> None:
         """Tell the index where the tokens in those of the blocks at ``places`` that are findable came from.
@@ -314,30 +328,30 @@ class Mirror:
         Only the first KV group is asked for it. Nothing else here looks at tokens: where there is no namespace to tell
         from others, it is put off until the blocks are given up, when there are many at once.
         """
-        table, contents = seen.tables[0], self.contents
-        places = [place for place in places if table[place] != RESERVED_BLOCK and contents[table[place]] is not None]
+        blocks, contents = seen.tables[0].blocks, self.contents
+        places = [place for place in places if blocks[place] != RESERVED_BLOCK and contents[blocks[place]] is not None]
         if places:
             chain = seen.plain_chain(max(places) + 1)
             for place in places:
-                self.index.recognise(table[place], Origin(chain[place], seen.space))
+                self.index.recognise(blocks[place], Origin(chain[place], seen.space))
 
-    def _drop(self, seen: Seen, group: int, places: list[int]) -> None:
-        if not (group or self.index.namespaces):
+    def _drop(self, seen: Seen, table: SeenTable, places: list[int]) -> None:
+        if not (table.group or self.index.namespaces):
             self._recognise(seen, places)
-        blocks = tuple([seen.tables[group][place] for place in places])
+        blocks = tuple([table.blocks[place] for place in places])
         for place in places:
-            seen.tables[group][place] = RESERVED_BLOCK
+            table.blocks[place] = RESERVED_BLOCK
         self._release(blocks)
-        self.acts.append(acts.Drop(self.step, seen.name, blocks, tuple(places), group))
+        self._say(acts.Drop, seen.name, blocks, tuple(places), table.group)
 
     def _give_back(self, seen: Seen) -> None:
         if not self.index.namespaces:
-            self._recognise(seen, range(len(seen.tables[0])))
-        for group, table in enumerate(seen.tables):
-            blocks = tuple([block for block in reversed(table) if block != RESERVED_BLOCK])
+            self._recognise(seen, range(len(seen.tables[0].blocks)))
+        for table in seen.tables:
+            blocks = tuple([block for block in reversed(table.blocks) if block != RESERVED_BLOCK])
             if blocks:
                 self._release(blocks)
-                self.acts.append(acts.Return(self.step, seen.name, blocks, (), 0, group))
+                self._say(acts.Return, seen.name, blocks, (), 0, table.group)
         seen.emptied()
 
     def _release(self, blocks: Iterable[int]) -> None:
@@ -361,16 +375,15 @@ class Mirror:
         self.reclaimable = layout.pool.get_num_free_blocks()
 
     def _take_over(self, seen: Seen, tables: Tables) -> None:
-        seen.tables = [list(table) for table in tables]
-        for group, table in enumerate(seen.tables):
-            held = [block for block in table if block != RESERVED_BLOCK]
+        for table, blocks in zip(seen.tables, tables, strict=True):
+            table.blocks += blocks
+            held = [block for block in blocks if block != RESERVED_BLOCK]
             for block in held:
                 self.owners[block] += 1
             self.taken += len(held)
-            seen.published[group] = next(
-                (i for i, block in enumerate(table) if block and self.contents[block] is None), len(table)
-            )
-        if any(seen.tables):
+            unpublished = (i for i, block in enumerate(blocks) if block and self.contents[block] is None)
+            table.published = next(unpublished, len(blocks))
+        if any(tables):
             seen.status = RequestStatus.RUNNING
             seen.order, self._admitted = self._admitted, self._admitted + 1
             self.fill(seen)

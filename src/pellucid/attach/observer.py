@@ -32,10 +32,15 @@ Told = Callable[[float, Sequence[AnyAct], Sequence[str]], None]
 PLANNING, RECEIVING = "planning", "receiving"
 
 
+def always() -> bool:
+    """Somebody listens, whenever it is asked."""
+    return True
+
+
 class Flight(Struct, frozen=True):
     """A plan whose result is not there yet: vLLM's own output of it, its step, its batch, and how many had left then.
 
-    ``dropped`` are those of the batch whose result vLLM will throw away.
+    ``names`` are those of the batch, none if nobody listened; ``dropped`` those whose result vLLM will throw away.
     """
 
     output: Any
@@ -48,13 +53,19 @@ class Flight(Struct, frozen=True):
 class Observer:
     """Watches one scheduler from now until `stop`. Raises `NotObservable` for one that cannot be.
 
-    ``told`` is called in vLLM's own thread after every call that changed anything. ``lock`` is held while a wrapped
-    call runs: who holds it sees vLLM between two of them. ``nanoseconds`` is the time that vLLM's calls took longer,
-    waiting for ``lock`` included.
+    ``told`` is called in vLLM's own thread after every call that changed anything; it is given no acts of a call
+    before which ``listens()`` was false. ``lock`` is held while a wrapped call runs: who holds it sees vLLM between
+    two of them. ``nanoseconds`` is the time that vLLM's calls took longer, waiting for ``lock`` included.
     """
 
     def __init__(
-        self, scheduler: Any, told: Told, names: Names | None = None, *, remembers_tables: bool = True
+        self,
+        scheduler: Any,
+        told: Told,
+        names: Names | None = None,
+        *,
+        listens: Callable[[], bool] = always,
+        remembers_tables: bool = True,
     ) -> None:
         self.layout = Layout(scheduler)
         self.names = names or Names()
@@ -63,6 +74,7 @@ class Observer:
         self.stopped: str | None = None
         self.nanoseconds = 0
         self._told = told
+        self._listens = listens
         self._rounds = Rounds(self.layout, self.mirror)
         self._during: str | None = None  # of what call of vLLM's that matters to `_freeing`
         self._inside = 0  # wrapped calls under way: vLLM may make one within another
@@ -107,6 +119,8 @@ class Observer:
                 return original(*args, **kwargs)
             began = clock()
             with self.lock:
+                if not self._inside:
+                    self.mirror.listening = self._listens()
                 outer, self._during = self._during, during or self._during
                 self._inside += 1
                 left = clock()
@@ -159,11 +173,11 @@ class Observer:
     def _tell(self) -> None:
         """vLLM is between two calls: what it shows now is what follows from all that was told."""
         mirror = self.mirror
-        acts, violations = mirror.acts, mirror.violations
-        if acts or violations:
-            mirror.acts, mirror.violations = [], []
-            if acts:
-                mirror.told = acts[-1].step
+        acts, violations, news = mirror.acts, mirror.violations, mirror.news
+        if news is not None or violations:
+            mirror.acts, mirror.violations, mirror.news = [], [], None
+            if news is not None:
+                mirror.told = news
             self._told(time.time(), acts, violations)
 
     # -- what they say -----------------------------------------------------------------------------
@@ -210,7 +224,7 @@ class Observer:
         if output.total_num_scheduled_tokens != len(counts):
             several = [mirror.requests[name] for name, count in counts.items() if count != 1]
             filling.update([seen for seen in several if seen.running])
-        passed = mirror.passed(counts)
+        passed = mirror.passed(counts) if mirror.has_windows else ()
         touched = {*filling, *passed, *map(mirror.requests.__getitem__, grown)}
         for seen in sorted(touched, key=_order):
             if seen in passed:
@@ -240,7 +254,8 @@ class Observer:
         for i, flight in enumerate(self._flying):
             if flight.output is output:
                 del self._flying[i]
-                self.mirror.commit(flight.step, self._got_a_token(flight, runner_output))
+                names = self._got_a_token(flight, runner_output) if self.mirror.listening else ()
+                self.mirror.commit(flight.step, names)
                 break
         if self.layout.plans_ahead:
             self.mirror.fill_early()
@@ -249,18 +264,16 @@ class Observer:
 
     def _got_a_token(self, flight: Flight, runner_output: Any) -> tuple[str, ...]:
         """Those of the batch that still live and were given a token."""
-        sampled, names = runner_output.sampled_token_ids, flight.names
+        sampled, live = runner_output.sampled_token_ids, self.mirror.requests
+        planned = flight.output.num_scheduled_tokens
+        names = flight.names or tuple([live[each].name if each in live else each for each in planned])
         whole = flight.closed == self.mirror.closed and not flight.dropped
         if whole and len(sampled) == len(names) and all(map(len, sampled)):
             return names  # nearly always
         if not len(sampled):
             return ()
-        index, live = runner_output.req_id_to_index, self.mirror.requests
-        batch = [
-            pair
-            for pair in zip(names, flight.output.num_scheduled_tokens, strict=True)
-            if pair[0] not in flight.dropped
-        ]
+        index = runner_output.req_id_to_index
+        batch = [pair for pair in zip(names, planned, strict=True) if pair[0] not in flight.dropped]
         return tuple([name for name, each in batch if each in live and len(sampled[index[each]])])
 
     def _freeing(self, request: Any, *_: Any, **__: Any) -> None:
@@ -297,10 +310,8 @@ _order = attrgetter("order")
 def _changes(output: Any) -> tuple[dict[str, Sequence[Sequence[int]]], dict[str, Admission]]:
     """Who got further blocks, and who starts or resumes."""
     cached = output.scheduled_cached_reqs
-    names, new, grown, admissions = cached.req_ids, cached.new_block_ids, {}, {}
-    for place in compress(range(len(names)), new):
-        if any(new[place]):
-            grown[names[place]] = new[place]
+    new, admissions = cached.new_block_ids, {}
+    grown = {name: blocks for name, blocks in compress(zip(cached.req_ids, new, strict=True), new) if any(blocks)}
     for data in output.scheduled_new_reqs:
         admissions[data.req_id] = Admission(tuple(map(tuple, data.block_ids)), data.num_computed_tokens)
     for name, computed in _resumed(cached):

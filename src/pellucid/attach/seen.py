@@ -6,14 +6,28 @@ from collections.abc import Sequence
 from typing import Any
 
 from pellucid.attach.findable import Findable
-from pellucid.attach.layout import Layout
+from pellucid.attach.layout import SLIDING_WINDOW, Layout
 from pellucid.kv.acts import Lookup
 from pellucid.kv.identity import namespace, space_id
 from pellucid.kv.table import RequestStatus
 
 
+class SeenTable:
+    """What one request holds in one KV group: its ``blocks``; the first ``published`` were seen to be findable.
+
+    ``size`` is the group's block size; ``windowed`` says whether blocks are given up at its front.
+    """
+
+    __slots__ = ("blocks", "group", "published", "size", "windowed")
+
+    def __init__(self, group: int, size: int, windowed: bool) -> None:
+        self.group, self.size, self.windowed = group, size, windowed
+        self.blocks: list[int] = []
+        self.published = 0
+
+
 class Seen:
-    """One request: ``tables`` and ``published`` (leading blocks known to be findable) have an entry for each KV group.
+    """One request, with a table for each KV group.
 
     ``order`` counts admissions, ``look_at`` is the next step in which it may fill a block.
     """
@@ -28,9 +42,7 @@ class Seen:
         "name",
         "order",
         "preemptions",
-        "published",
         "request",
-        "sizes",
         "skip_lookup",
         "space",
         "status",
@@ -41,15 +53,16 @@ class Seen:
         self.id: str = request.request_id
         self.name = name
         self.request = request
-        self.sizes = tuple(group.block_size for group in layout.groups)
-        self.block_size = self.sizes[0]
+        self.block_size = layout.groups[0].block_size
         adapter = getattr(request, "lora_request", None)
         lora = None if adapter is None else (str(adapter.lora_name), str(getattr(adapter, "lora_int_id", "")))
         self.space = space_id(namespace(getattr(request, "cache_salt", None), lora))
         self.skip_lookup = bool(getattr(request, "skip_reading_prefix_cache", False))
         self.status = RequestStatus.WAITING
-        self.tables: list[list[int]] = [[] for _ in self.sizes]
-        self.published = [0] * len(self.sizes)
+        self.tables = [
+            SeenTable(number, group.block_size, group.kind == SLIDING_WINDOW)
+            for number, group in enumerate(layout.groups)
+        ]
         self.cached_tokens: int | None = None
         self.preemptions: int = getattr(request, "num_preemptions", 0)
         self.lookup: Lookup | None = None
@@ -72,9 +85,14 @@ class Seen:
         self.preemptions += 1
         self.look_at = 0
 
+    @property
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
+        """The block tables, one for each KV group."""
+        return tuple([tuple(table.blocks) for table in self.tables])
+
     def emptied(self) -> None:
-        self.tables = [[] for _ in self.sizes]
-        self.published = [0] * len(self.sizes)
+        for table in self.tables:
+            table.blocks, table.published = [], 0
 
     def plain_chain(self, length: int) -> Sequence[bytes]:
         """What the tokens of its first ``length`` blocks would be known by without any salt or adapter.

@@ -29,7 +29,7 @@ class Served:
     def __init__(self, scheduler: Any, names: Names) -> None:
         self._times = StepTimes()
         self._wrong: tuple[str, ...] = ()  # what does not add up stays in view, its oldest sentences first
-        self.observer = Observer(scheduler, self._told, names, remembers_tables=False)
+        self.observer = Observer(scheduler, self._told, names, listens=self._watching, remembers_tables=False)
         try:
             self.publisher = Publisher(_watched(scheduler, self.observer.layout.groups), self._picture)
         except BaseException:
@@ -43,6 +43,10 @@ class Served:
     @property
     def watched(self) -> Watched:
         return self.publisher.watched
+
+    def _watching(self) -> bool:
+        """Asked before every turn: one that began without a watcher is told of by the picture alone."""
+        return self.publisher.watching
 
     def _told(self, now: float, acts: Sequence[AnyAct], violations: Sequence[str]) -> None:
         self._times.note(self.observer.mirror.step, now)
