@@ -1,25 +1,28 @@
 """What being observed costs a real vLLM: output tokens per second, observed and not, in turn, on one engine.
 
-    python benchmarks/observed_throughput.py MODEL [--batch 64] [--rounds 8] [name=value ...]
+    python benchmarks/observed_throughput.py MODEL [--batch 64] [--rounds 8] [--ways unwatched] [name=value ...]
 
 with the interpreter of a vLLM's environment, Pellucid importable; ``name=value`` are vLLM's options in JSON. Observed
 means as in a server with PELLUCID_OBSERVE=1: ``unwatched`` while nobody looks, ``watched`` with a watcher in another
 process that reads every step. The engine core runs in this process, so that an observer can come and go. A watcher
-that joins costs one picture of the whole pool, which is in its run: ``picture`` is what making one takes vLLM's
-thread. The last line is one JSON object; ``loss_*`` is the median over the rounds.
+that joins costs one picture of the whole pool, which comes before its run: ``picture`` is what making one takes vLLM's
+thread, ``joining`` the time until a watcher has it. Rounds differ by far more than an observer costs, so neighbours are
+compared: ``loss_*`` is the median over the rounds, with the 95 % interval of that median (by the binomial
+distribution of its rank). The last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,7 +32,10 @@ TARGET = 3.0  # % of throughput
 WATCHER = """
 import sys
 from pellucid.stream.reader import connect
+from pellucid.stream.messages import Picture
 with connect(sys.argv[1], timeout=10) as reader:
+    while not isinstance(reader.next(timeout=60), Picture):
+        pass
     print("watching", flush=True)
     while True:
         reader.next(timeout=60)
@@ -66,9 +72,10 @@ class Rounds:
 
         self._llm, self._given, self._draw = llm, given, random.Random(0)
         self._params = vllm.SamplingParams(temperature=0, ignore_eos=True, max_tokens=given.output, detokenize=False)
-        self.rates: dict[str, list[float]] = {"alone": [], "unwatched": [], "watched": []}
-        self.own: dict[str, list[float]] = {"unwatched": [], "watched": []}
+        self.rates: dict[str, list[float]] = {way: [] for way in ("alone", *given.ways)}
+        self.own: dict[str, list[float]] = {way: [] for way in given.ways}
         self.pictures: list[float] = []
+        self.joining: list[float] = []
         self.blocks = llm.llm_engine.engine_core.engine_core.scheduler.kv_cache_manager.block_pool.num_gpu_blocks
 
     def rate(self) -> float:
@@ -87,7 +94,10 @@ class Rounds:
             if way == "alone":
                 self.rates[way].append(self.rate())
                 continue
+            began = time.perf_counter()
             with observed(scheduler, way == "watched") as served:
+                if way == "watched":
+                    self.joining.append(1e3 * (time.perf_counter() - began))
                 self.rates[way].append(self.rate())
                 assert served.observer.stopped is None, served.observer.stopped
                 self.own[way].append(served.observer.nanoseconds / 1_000 / max(1, served.observer.mirror.step))
@@ -102,9 +112,23 @@ class Rounds:
             pairs = zip(self.rates[way], self.rates["alone"], strict=True)
             losses = tuple(100 * (1 - with_it / without) for with_it, without in pairs)
             yield Figure(f"loss_{way}", statistics.median(losses), "%", TARGET, losses)
+            low, high = median_interval(losses)
+            yield Figure(f"loss_{way}_low", low, "%")
+            yield Figure(f"loss_{way}_high", high, "%")
             yield Figure(f"observer_{way}", statistics.median(own), "us", None, tuple(own))
+        if self.joining:
+            yield Figure("joining", statistics.median(self.joining), "ms", None, tuple(self.joining))
         yield Figure("picture", statistics.median(self.pictures), "ms", None, tuple(self.pictures))
         yield Figure("blocks", self.blocks, "blocks")
+
+
+def median_interval(values: Sequence[float], sure: float = 0.95) -> tuple[float, float]:
+    """Between which of ``values`` the median of their source lies, as surely as ``sure``; all of them if few."""
+    ranked, count = sorted(values), len(values)
+    below = 0
+    while sum(math.comb(count, k) for k in range(below + 1)) / 2**count <= (1 - sure) / 2:
+        below += 1
+    return ranked[max(0, below - 1)], ranked[min(count - 1, count - below)]
 
 
 def main() -> None:
@@ -112,6 +136,7 @@ def main() -> None:
     parser.add_argument("model")
     for name, default in (("batch", 64), ("rounds", 8), ("prompt", 128), ("output", 512)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--ways", nargs="+", choices=["unwatched", "watched"], default=["unwatched", "watched"])
     parser.add_argument("options", nargs="*", metavar="name=value")
     given = parser.parse_intermixed_args()
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
