@@ -9,9 +9,7 @@ from pellucid.attention.compiled import CompiledAttention
 from pellucid.attention.reference import ReferenceAttention
 from pellucid.errors import ConfigError
 
-BACKENDS: dict[str, type[AttentionBackend]] = {
-    backend.name: backend for backend in (ReferenceAttention, CompiledAttention)
-}
+NAMES = ("auto", "compiled", "reference", "triton")
 
 
 def attention_backend(
@@ -24,11 +22,34 @@ def attention_backend(
 
     Raises `ConfigError` for an unknown name, and for a backend that cannot be had here.
     """
-    missing = CompiledAttention.missing(dtype, torch.device(device), head_dim)
+    if name not in NAMES:
+        raise ConfigError(f"There is no attention backend {name!r}; known: {', '.join(NAMES)}.")
+    device = torch.device(device)
     if name == "auto":
-        name = ReferenceAttention.name if missing else CompiledAttention.name
-    if name not in BACKENDS:
-        raise ConfigError(f"There is no attention backend {name!r}; known: auto, {', '.join(sorted(BACKENDS))}.")
-    if name == CompiledAttention.name and missing:
-        raise ConfigError(f"Compiled attention cannot be used: {missing}; choose attention_backend='auto'.")
-    return BACKENDS[name]()
+        fastest = "triton" if device.type == "cuda" else "compiled"
+        name = "reference" if _missing(fastest, device, dtype, head_dim) else fastest
+    missing = _missing(name, device, dtype, head_dim)
+    if missing:
+        raise ConfigError(f"{name.capitalize()} attention cannot be used: {missing}; choose attention_backend='auto'.")
+    return _backend(name)()
+
+
+def _missing(name: str, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
+    """Why the backend ``name`` cannot be had here; None if it can."""
+    if name == "compiled":
+        return CompiledAttention.missing(dtype, device, head_dim)
+    if name == "triton":
+        try:
+            from pellucid.attention.triton import TritonAttention
+        except ImportError as error:
+            return f"triton cannot be imported ({error})"
+        return TritonAttention.missing(device, head_dim)
+    return None
+
+
+def _backend(name: str) -> type[AttentionBackend]:
+    if name == "triton":
+        from pellucid.attention.triton import TritonAttention  # here, because most machines have no triton
+
+        return TritonAttention
+    return CompiledAttention if name == "compiled" else ReferenceAttention

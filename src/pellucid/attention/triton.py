@@ -1,0 +1,196 @@
+"""Attention in Triton: through the block table, with no word from the host but the sizes of the step."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NamedTuple
+
+import torch
+import triton
+
+from pellucid.attention.base import AttentionBackend
+from pellucid.attention.layout import StepLayout
+from pellucid.attention.reference import ReferenceAttention
+from pellucid.attention.storage import KVStorage
+from pellucid.attention.triton_decode import decode_kernel
+from pellucid.attention.triton_prefill import prefill_kernel
+from pellucid.attention.triton_write import write_kernel
+from pellucid.errors import ConfigError
+
+MOST_HEAD_DIM = 256
+PROGRAMS_PER_PROCESSOR = 4
+"""Of decoding: as many as are at work side by side, so that one round of them covers every context."""
+LEAST_SPLIT = 64
+"""Keys: a split is a multiple of them. Shorter ones would cost more in putting together than they save."""
+MOST_SPLITS = 128
+
+
+class Tile(NamedTuple):
+    """How a program works: rows of queries, keys at a time, warps, and loads in flight."""
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int
+
+
+class Workspace(NamedTuple):
+    """What the splits of a context leave for the last of them; see `decode_kernel`."""
+
+    sums: torch.Tensor
+    weights: torch.Tensor
+    arrived: torch.Tensor
+
+
+class TritonAttention(AttentionBackend):
+    """float32, float16 and bfloat16 on NVIDIA GPUs; in Triton's interpreter on any processor, for tests.
+
+    Nothing is read back from the device, so a step may be recorded in a CUDA graph and played for other
+    requests: what varies comes from the tensors of the layout, and only their sizes from the host.
+    """
+
+    name = "triton"
+
+    def __init__(self) -> None:
+        self._workspaces: dict[tuple[torch.device, int, int], Workspace] = {}
+
+    @staticmethod
+    def missing(device: torch.device, head_dim: int) -> str | None:
+        """Why there is no kernel for this device and size here; None if there is one."""
+        if device.type != "cuda" and not interpreted():
+            return f"it needs an NVIDIA GPU, and the device is {device}"
+        if head_dim > MOST_HEAD_DIM:
+            return f"there are kernels for heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}"
+        return None
+
+    def check(self, block_size: int, head_dim: int, heads: int, kv_heads: int) -> None:
+        ReferenceAttention().check(block_size, head_dim, heads, kv_heads)
+        if head_dim > MOST_HEAD_DIM:
+            raise ConfigError(
+                f"Triton attention takes heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}; "
+                "choose attention_backend='reference'."
+            )
+
+    def forward(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, kv: KVStorage, layout: StepLayout
+    ) -> torch.Tensor:
+        self.write(layer, k, v, kv, layout)
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        self.attend(layer, q, kv, layout, out)
+        return out
+
+    def write(self, layer: int, k: torch.Tensor, v: torch.Tensor, kv: KVStorage, layout: StepLayout) -> None:
+        """Put ``k`` and ``v``, [T, kv_heads, head_dim], into the step's slots. The heads of a token lie side by side."""
+        k_pool, v_pool = kv.layer(layer)
+        numbers = k[0].numel()
+        write_kernel[(len(k),)](
+            k, v, k_pool, v_pool, layout.slots, k.stride(0), v.stride(0),
+            HEAD_NUMBERS=numbers, PADDED_NUMBERS=triton.next_power_of_2(numbers),
+        )  # fmt: skip
+
+    def attend(
+        self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, *, pdl: bool = False
+    ) -> None:
+        """The attention of every token of the step into ``out``, both [T, heads, head_dim] with any strides but the last.
+
+        All of the step's K and V are in the pool. What is padding in ``out`` becomes zeros. In a step of one token
+        a request (``max_query`` 1 and T = R) the token of request r is token r, padding included.
+        ``pdl``: decoding begins while the kernel before it ends, and lets the next one do so
+        (programmatic dependent launch).
+        """
+        mixed = layout.max_query > 1 or len(q) != len(layout.context_lens)
+        self._decode(layer, q, kv, layout, out, mixed, pdl)
+        if mixed:
+            self._prefill(layer, q, kv, layout, out)
+
+    def _decode(
+        self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, mixed: bool, pdl: bool
+    ) -> None:
+        k_pool, v_pool = kv.layer(layer)
+        kv_heads, dim = k_pool.shape[2:]
+        group, padded_dim = q.shape[1] // kv_heads, padded(dim)
+        requests = len(layout.context_lens)
+        tile = decode_tile(group, padded_dim, q.dtype)
+        work = self._workspace(q.device, group, dim)
+        padded_group = triton.next_power_of_2(group)
+        decode_kernel[(kv_heads, splits(requests * kv_heads, layout.max_context, q.device), requests)](
+            out, q, k_pool, v_pool, layout.block_tables, layout.context_lens, layout.query_start, *work,
+            layout.block_tables.stride(0), q.stride(0), q.stride(1), out.stride(0), out.stride(1), scale(dim),
+            MIXED=mixed, GROUP=group, PADDED_GROUP=padded_group, KV_HEADS=kv_heads, HEAD_DIM=dim, PADDED_DIM=padded_dim,
+            BLOCK_SIZE=kv.block_size, ROWS=tile.rows, KEYS=tile.keys, LEAST=LEAST_SPLIT,
+            AT_ONCE=max(1, 4096 // (padded_group * padded_dim)), UPCAST=upcast(q.dtype), PDL=pdl,
+            num_warps=tile.warps, num_stages=tile.stages, launch_pdl=pdl,
+        )  # fmt: skip
+
+    def _prefill(self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor) -> None:
+        k_pool, v_pool = kv.layer(layer)
+        kv_heads, dim = k_pool.shape[2:]
+        group, requests = q.shape[1] // kv_heads, len(layout.context_lens)
+        tile = prefill_tile(len(q) * q.shape[1], group, padded(dim), q.dtype, q.device)
+        tiles = len(q) // (tile.rows // group) + requests + 1
+        prefill_kernel[(kv_heads * tiles,)](
+            out, q, k_pool, v_pool, layout.block_tables, layout.context_lens, layout.query_start, len(q), requests,
+            layout.block_tables.stride(0), q.stride(0), q.stride(1), out.stride(0), out.stride(1), scale(dim),
+            GROUP=group, KV_HEADS=kv_heads, HEAD_DIM=dim, PADDED_DIM=padded(dim), BLOCK_SIZE=kv.block_size,
+            ROWS=tile.rows, KEYS=tile.keys, UPCAST=upcast(q.dtype), num_warps=tile.warps, num_stages=tile.stages,
+        )  # fmt: skip
+
+    def _workspace(self, device: torch.device, group: int, dim: int) -> Workspace:
+        """Room for the splits of any step: where a context has several, there are not more than programs in all."""
+        key = device, group, dim
+        if key not in self._workspaces:
+            programs = processors(device) * PROGRAMS_PER_PROCESSOR
+            self._workspaces[key] = Workspace(
+                sums=torch.empty((programs, group, dim), dtype=torch.float32, device=device),
+                weights=torch.empty((programs, group), dtype=torch.float32, device=device),
+                arrived=torch.zeros(programs, dtype=torch.int32, device=device),
+            )
+        return self._workspaces[key]
+
+
+def splits(contexts: int, longest: int, device: torch.device) -> int:
+    """Into how many parts each of ``contexts`` (requests × KV heads) of at most ``longest`` keys is split."""
+    room = processors(device) * PROGRAMS_PER_PROCESSOR // contexts
+    return max(1, min(room, MOST_SPLITS, -(-longest // LEAST_SPLIT)))
+
+
+def decode_tile(group: int, padded_dim: int, dtype: torch.dtype) -> Tile:
+    """Rows for one KV head's queries, at least the 16 that a matrix product takes; 16 KiB of keys at a time."""
+    keys = max(16, min(64, 16384 // (padded_dim * dtype.itemsize)))
+    return Tile(rows=max(16, triton.next_power_of_2(group)), keys=keys, warps=4, stages=3)
+
+
+def prefill_tile(rows: int, group: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
+    """Large tiles, unless ``rows`` (tokens × heads) of them leave processors idle or their numbers are large."""
+    width = padded_dim * dtype.itemsize
+    if width > 256 or group > 128:
+        return Tile(rows=max(64, triton.next_power_of_2(group)), keys=32, warps=4, stages=2)
+    if rows < 128 * processors(device):
+        return Tile(rows=max(64, triton.next_power_of_2(group)), keys=64, warps=4, stages=3)
+    return Tile(rows=128, keys=64, warps=8 if width == 256 else 4, stages=3)
+
+
+def padded(dim: int) -> int:
+    """Numbers of a head in a matrix product: a power of two, at least 16."""
+    return max(16, triton.next_power_of_2(dim))
+
+
+def scale(dim: int) -> float:
+    """What scores are multiplied with, to be exponents of 2."""
+    return dim**-0.5 * math.log2(math.e)
+
+
+def upcast(dtype: torch.dtype) -> bool:
+    """Whether products must be of float32: Triton's interpreter cannot multiply bfloat16."""
+    return dtype is torch.bfloat16 and interpreted()
+
+
+def interpreted() -> bool:
+    return bool(triton.knobs.runtime.interpret)
+
+
+@cache
+def processors(device: torch.device) -> int:
+    """Multiprocessors of the GPU; those of an H200 where there is none."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 132
