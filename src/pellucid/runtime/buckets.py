@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import NamedTuple
 
+from pellucid.errors import InvariantViolation
+
 
 class Bucket(NamedTuple):
     """A step padded to ``tokens`` tokens in ``rows`` rows; ``decode`` if every row computes exactly one."""
@@ -29,7 +31,12 @@ class Buckets:
         self.largest_first = tuple(sorted(decode + mixed, reverse=True))
 
     def holding(self, tokens: int, rows: int) -> Bucket:
-        """The smallest bucket for so many tokens in so many rows."""
+        """The smallest bucket for so many tokens in so many rows. Raises `InvariantViolation` if there is none."""
+        if rows > self.max_rows or tokens > self.max_tokens:
+            raise InvariantViolation(
+                f"A step of {tokens} tokens in {rows} rows is larger than the {self.max_tokens} in {self.max_rows} "
+                "that the runner was made for."
+            )
         if tokens == rows:
             size = self._decode[bisect_left(self._decode, rows)]
             return Bucket(size, size, True)

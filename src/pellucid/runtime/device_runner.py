@@ -34,12 +34,14 @@ class DeviceRunner:
     Everything a plan asks for is queued on the current stream, in order: tokens of admitted requests, moves, copies,
     one buffer that describes the step, its graph (inputs, model, sampler, tokens into the tables), and the tokens'
     way to the host. So a step reads what the one before it sampled, although the host has not seen it yet, and no
-    block is read or written by two steps at a time. `collect` waits for the event behind its own step only: once a
-    result is committed, and the fences of its blocks fall, the device has done with what that step wrote.
+    block is written by one step while another reads it. `collect` waits for the event behind its own step only: once
+    a result is committed, and the fences of its blocks fall (I10), the device has made the writes they stood for.
 
     A step is padded to a bucket: its padding rows have no context, and its padding tokens write to block 0. With
     ``enforce_eager``, and on a CPU, the same launches are made one by one instead of as a graph; so they are while
-    ``on_logits`` wants to see the logits [S, vocab_size] of the rows that sample (a copy, the caller's to keep).
+    ``on_logits`` wants to see the logits [S, vocab_size] of the rows that sample (a copy, the caller's to keep), and
+    while a row runs that may not sample more than `FORBIDDEN_WIDTH` tokens before its ``min_tokens``. ``pdl``: kernels
+    of the sampler start while those before them end (programmatic dependent launch, from Hopper on).
 
     `launch` raises `InvariantViolation` for a plan that does not fit the rows as earlier plans left them.
     """
@@ -56,6 +58,7 @@ class DeviceRunner:
         eos_token_ids: Sequence[int] = (),
         seed: int = 0,
         enforce_eager: bool = False,
+        pdl: bool = False,
         on_logits: Callable[[StepPlan, torch.Tensor], None] | None = None,
     ) -> None:
         device = storage.tensor.device
@@ -64,12 +67,13 @@ class DeviceRunner:
         self._seed = seed
         self._on_logits = on_logits
         self._device = device
+        self._pdl = pdl
         self._buckets = Buckets(max_num_seqs, max_num_batched_tokens)
         self._lines = Lines(max_num_seqs)
         self._tables = DeviceTables(max_num_seqs, max_model_len, storage.block_size, storage.num_blocks, device)
         room = 2 * max_num_seqs + max_num_batched_tokens // storage.block_size
         self._buffer = StepBuffer(max_num_seqs, room, device)
-        self._inputs = DeviceInputs(self._buffer, self._tables, self._buckets.max_tokens, max_num_seqs)
+        self._inputs = DeviceInputs(self._buffer, self._tables, self._buckets, pdl=pdl)
         self._controls = Controls(max_num_seqs, FORBIDDEN_WIDTH, device)
         self._plain: set[int] = set()  # lines that the sampler on the device cannot serve
         self._tokens = torch.zeros(max_num_seqs, dtype=torch.int64, device=device)
@@ -92,8 +96,8 @@ class DeviceRunner:
     def capture(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Capture the graphs of all buckets now, instead of each when it is first needed.
 
-        ``progress`` is told how many of how many are done. Runs each step twice as padding only; call it
-        before the first plan. Nothing to do without graphs.
+        ``progress`` is told how many of how many are done. Each step is run as padding only, then captured: call this
+        before the first plan. Without graphs there is nothing to do.
         """
         if self._graphs is None:
             return
@@ -103,6 +107,7 @@ class DeviceRunner:
                 self._graphs.capture(bucket)
                 if progress:
                     progress(done, len(self._buckets.largest_first))
+            torch.cuda.empty_cache()  # what the steps took while they ran as they are
 
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> None:
@@ -146,8 +151,9 @@ class DeviceRunner:
         return self._results.fetch(self._tokens, ranges.samples)
 
     def _compute(self, plan: StepPlan, ranges: Ranges, bucket: Bucket) -> None:
-        if self._on_logits or self._plainly(ranges):
-            self._step_in_sight(plan, ranges, bucket)
+        plainly = not self._plain.isdisjoint(ranges.lines.tolist()) if self._plain else False
+        if self._on_logits or plainly:
+            self._step_in_sight(plan, ranges, bucket, plainly)
         elif self._graphs:
             self._graphs.run(bucket)
         else:
@@ -158,13 +164,13 @@ class DeviceRunner:
         self._choose(self._logits(bucket))
         self._inputs.keep(self._tokens[: bucket.rows])
 
-    def _step_in_sight(self, plan: StepPlan, ranges: Ranges, bucket: Bucket) -> None:
-        """The same, its logits shown to ``on_logits``, and sampled on the host's orders if a row needs that."""
+    def _step_in_sight(self, plan: StepPlan, ranges: Ranges, bucket: Bucket, plainly: bool) -> None:
+        """The same, its logits shown to ``on_logits``, and sampled ``plainly`` if a row needs that."""
         logits = self._logits(bucket)
         rows = torch.from_numpy(ranges.samples.nonzero()[0]).to(self._device)
         if self._on_logits and len(rows):
             self._on_logits(plan, logits[rows])
-        if not self._plainly(ranges):
+        if not plainly:
             self._choose(logits)
         elif len(rows):
             sampling = ranges.lines[ranges.samples].tolist(), ranges.ends[ranges.samples].tolist()
@@ -175,17 +181,12 @@ class DeviceRunner:
     def _logits(self, bucket: Bucket) -> torch.Tensor:
         """Logits [R, vocab_size] after the last token of every row of the step in the buffer."""
         inputs = self._inputs.fill(bucket)
-        hidden = self._model.forward(
-            inputs.token_ids, inputs.positions, self._storage, inputs.layout, self._attention
-        )
-        return self._model.logits(hidden if bucket.decode else hidden[inputs.sampled])
-
-    def _plainly(self, ranges: Ranges) -> bool:
-        return bool(self._plain) and not self._plain.isdisjoint(ranges.lines.tolist())
+        hidden = self._model.forward(inputs.token_ids, inputs.positions, self._storage, inputs.layout, self._attention)
+        return self._model.logits(hidden if bucket.decode else hidden.index_select(0, inputs.sampled))
 
     def _choose(self, logits: torch.Tensor) -> None:
         rows, sent = len(logits), self._buffer.device
-        choose(logits, sent.sampling[:rows], sent.ends[:rows], self._controls, self._tokens[:rows])
+        choose(logits, sent.sampling[:rows], sent.ends[:rows], self._controls, self._tokens[:rows], pdl=self._pdl)
 
     def _draw(self, line: int, position: int) -> Draw:
         occupant = self._lines.occupant(line)

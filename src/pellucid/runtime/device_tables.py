@@ -25,7 +25,7 @@ NOTHING_APPENDED = Appended(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
 class DeviceTables:
-    """``tokens`` [lines, max_model_len + 1] and ``blocks`` [lines, width], both int32, width blocks for max_model_len.
+    """``blocks`` [lines, width], width for max_model_len, and ``tokens`` [lines, width * block_size + 1], both int32.
 
     They change by differences only, without the host ever waiting: everything is queued on the current stream. What
     lies behind a request's last token or block is left over from whoever had the line before, and is never read.
@@ -38,7 +38,7 @@ class DeviceTables:
         self.block_size = block_size
         self.lengths = np.zeros(lines, np.int32)
         """Blocks in each line."""
-        self.tokens = torch.zeros(lines, max_model_len + 1, dtype=torch.int32, device=device)
+        self.tokens = torch.zeros(lines, self.width * block_size + 1, dtype=torch.int32, device=device)
         self.blocks = torch.zeros(lines, self.width, dtype=torch.int32, device=device)
         self._num_blocks = num_blocks
 
@@ -66,7 +66,8 @@ class DeviceTables:
             length = int(self.lengths[line])
             if length + len(blocks) > self.width:
                 raise InvariantViolation(
-                    f"Row {handle} is given {len(blocks)} blocks besides its {length}; the tables hold {self.width} a row."
+                    f"Row {handle} is given {len(blocks)} blocks besides its {length}; "
+                    f"the tables hold {self.width} a row."
                 )
             first = line * self.width + length
             places.extend(range(first, first + len(blocks)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -30,15 +31,16 @@ class Results:
 
     def __init__(self, rows: int, device: torch.device) -> None:
         on_gpu = device.type == "cuda"
-        self._slots = [
-            (torch.zeros(rows, dtype=torch.int64, pin_memory=on_gpu), torch.cuda.Event() if on_gpu else None)
-            for _ in range(MAX_IN_FLIGHT)
-        ]
+        self._slots = cycle(
+            [
+                (torch.zeros(rows, dtype=torch.int64, pin_memory=on_gpu), torch.cuda.Event() if on_gpu else None)
+                for _ in range(MAX_IN_FLIGHT)
+            ]
+        )
 
     def fetch(self, tokens: torch.Tensor, samples: NDArray[np.bool_]) -> Result:
         """Send ``tokens`` (as many as rows fit) to the host, after all that the current stream was given before."""
-        pinned, done = self._slots.pop(0)
-        self._slots.append((pinned, done))
+        pinned, done = next(self._slots)
         pinned.copy_(tokens, non_blocking=True)
         if done is not None:
             done.record()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import cycle
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -10,29 +11,30 @@ import torch
 from pellucid.runtime.buckets import Bucket
 from pellucid.runtime.device_tables import Appended
 from pellucid.runtime.flight import MAX_IN_FLIGHT
-from pellucid.runtime.lines import Ranges
+from pellucid.runtime.lines import Numbers, Ranges
+
+T = TypeVar("T", Numbers, torch.Tensor)
 
 PADDING = -1
 """The line of a row that samples nothing."""
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """The buffer in its parts: views of one int32 array, of numpy on the host and of torch on the device."""
+class Columns(NamedTuple, Generic[T]):
+    """The buffer in its parts, all int32: views of numpy's on the host and of torch's on the device."""
 
-    query_start: np.ndarray | torch.Tensor
+    query_start: T
     """[R + 1]: where each row's tokens begin among the step's."""
-    ends: np.ndarray | torch.Tensor
+    ends: T
     """[R]: tokens of each row that have KV after the step, the position of the token it may sample; 0: padding."""
-    lines: np.ndarray | torch.Tensor
+    lines: T
     """[R]: of each row in the tables."""
-    sampling: np.ndarray | torch.Tensor
+    sampling: T
     """[R]: the same where the row samples, `PADDING` where it does not."""
-    appended: np.ndarray | torch.Tensor
+    appended: T
     """[1]: how many blocks are appended to tables."""
-    places: np.ndarray | torch.Tensor
+    places: T
     """[appended]: where in the flat block table they go."""
-    blocks: np.ndarray | torch.Tensor
+    blocks: T
     """[appended]: which they are."""
 
 
@@ -46,14 +48,14 @@ class StepBuffer:
     def __init__(self, rows: int, room: int, device: torch.device | str) -> None:
         self.room = room
         """How many appended blocks fit."""
-        self._sizes = (rows + 1, rows, rows, rows, 1, room, room)
+        sizes = (rows + 1, rows, rows, rows, 1, room, room)
         pinned = torch.device(device).type == "cuda"
-        size = sum(self._sizes)
-        self._packed = torch.zeros(size, dtype=torch.int32, device=device)
-        self._hosts = [torch.zeros(size, dtype=torch.int32, pin_memory=pinned) for _ in range(MAX_IN_FLIGHT)]
-        self._parts = [Columns(*np.split(host.numpy(), np.cumsum(self._sizes)[:-1])) for host in self._hosts]
+        self._packed = torch.zeros(sum(sizes), dtype=torch.int32, device=device)
+        hosts = [torch.zeros(sum(sizes), dtype=torch.int32, pin_memory=pinned) for _ in range(MAX_IN_FLIGHT)]
+        cuts = np.cumsum(sizes)[:-1]
+        self._hosts = cycle([(host, Columns[Numbers](*np.split(host.numpy(), cuts))) for host in hosts])
         self._ordinal = np.arange(rows + 1, dtype=np.int32)
-        self.device = Columns(*self._packed.split(self._sizes))
+        self.device = Columns[torch.Tensor](*self._packed.split(sizes))
         self.clear()
 
     def clear(self) -> None:
@@ -63,9 +65,7 @@ class StepBuffer:
 
     def send(self, ranges: Ranges, bucket: Bucket, appended: Appended) -> None:
         """Describe a step, padded to ``bucket``, that appends at most ``room`` blocks, and send it on its way."""
-        host, parts = self._hosts.pop(0), self._parts.pop(0)
-        self._hosts.append(host)
-        self._parts.append(parts)
+        host, parts = next(self._hosts)
         rows, count = len(ranges.lines), len(appended.places)
         if bucket.decode:
             parts.query_start[: bucket.rows + 1] = self._ordinal[: bucket.rows + 1]

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from pellucid.attention import StepLayout
-from pellucid.runtime.buckets import Bucket
+from pellucid.runtime.buckets import Bucket, Buckets
 from pellucid.runtime.device_tables import DeviceTables
 from pellucid.runtime.inputs import StepInputs
 from pellucid.runtime.step_buffer import StepBuffer
@@ -19,8 +19,9 @@ TILE = 256
 class DeviceInputs:
     """The inputs of a step at fixed addresses, filled on the device; every bucket uses the front of the same memory."""
 
-    def __init__(self, buffer: StepBuffer, tables: DeviceTables, max_tokens: int, max_rows: int) -> None:
-        self._buffer, self._tables = buffer, tables
+    def __init__(self, buffer: StepBuffer, tables: DeviceTables, buckets: Buckets, *, pdl: bool) -> None:
+        self._buffer, self._tables, self._pdl = buffer, tables, pdl
+        max_tokens, max_rows = buckets.max_tokens, buckets.max_rows
         device = tables.tokens.device
         self._token_ids, self._positions, self._slots = torch.zeros(3, max_tokens, dtype=torch.int64, device=device)
         self._block_tables = torch.zeros(max_rows, tables.width, dtype=torch.int32, device=device)
@@ -49,6 +50,7 @@ class DeviceInputs:
             tokens,
             BLOCK_SIZE=tables.block_size,
             TILE=TILE,
+            PDL=self._pdl,
         )
         layout = StepLayout(
             query_start=sent.query_start[: rows + 1],
@@ -63,8 +65,9 @@ class DeviceInputs:
     def keep(self, sampled: torch.Tensor) -> None:
         """Write the token [R] int64 of each row that samples to the tables: an input of the next step."""
         rows, sent, tokens = len(sampled), self._buffer.device, self._tables.tokens
+        early = {"launch_pdl": True} if self._pdl else {}
         keep_kernel[(triton.cdiv(rows, TILE),)](
-            sampled, sent.sampling, sent.ends, tokens, tokens.stride(0), rows, TILE=TILE
+            sampled, sent.sampling, sent.ends, tokens, tokens.stride(0), rows, TILE=TILE, PDL=self._pdl, **early
         )
 
 
@@ -88,12 +91,15 @@ def inputs_kernel(
     num_tokens,
     BLOCK_SIZE: tl.constexpr,
     TILE: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """One program a row, and one more for the tokens after the last row, which are padding.
 
     Appended blocks are written by whoever reads them, and all of them by the last program, so no program has to wait
     for another: several may write the same number to the same place.
     """
+    if PDL:  # it comes first, after copies: it lets others start early, but does not itself
+        tl.extra.cuda.gdc_launch_dependents()
     row = tl.program_id(0)
     rows = tl.num_programs(0) - 1
     first = tl.load(query_start + row)
@@ -127,8 +133,10 @@ def inputs_kernel(
 
 
 @triton.jit(do_not_specialize=["num_rows"])
-def keep_kernel(chosen, sampling, ends, tokens, tokens_stride, num_rows, TILE: tl.constexpr):
+def keep_kernel(chosen, sampling, ends, tokens, tokens_stride, num_rows, TILE: tl.constexpr, PDL: tl.constexpr):
     """A row's token goes to its line, at the position after its last computed one."""
+    if PDL:
+        tl.extra.cuda.gdc_wait()
     row = tl.program_id(0) * TILE + tl.arange(0, TILE)
     line = tl.load(sampling + row, mask=row < num_rows, other=-1)
     end = tl.load(ends + row, mask=line >= 0, other=0)
