@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from pellucid.attention.layout import StepLayout
-from pellucid.errors import InvariantViolation
 from pellucid.plan import StepPlan
 from pellucid.runtime.rows import Row
-from pellucid.runtime.tables import Tables
+from pellucid.runtime.tables import Tables, check_room
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +33,7 @@ def step_inputs(plan: StepPlan, rows: list[Row], tables: Tables, block_size: int
     """
     ends = [start + count for start, count in zip(plan.starts, plan.counts, strict=True)]
     for row, end in zip(rows, ends, strict=True):
-        if tables.length(row) * block_size < end:
-            raise InvariantViolation(
-                f"Row {row.handle} computes up to token {end}, but its {tables.length(row)} blocks "
-                f"of {block_size} hold {tables.length(row) * block_size}."
-            )
+        check_room(row.handle, tables.length(row), block_size, end)
     device = tables.tokens.device
     lines, starts, counts = torch.tensor([[row.index for row in rows], plan.starts, plan.counts], device=device)
     query_start = torch.nn.functional.pad(counts.cumsum(0), (1, 0))

@@ -53,25 +53,34 @@ class Rows:
 
     def _admit(self, admission: Admission) -> None:
         handle, known = admission.handle, len(admission.tokens)
-        if handle in self._rows:
-            raise InvariantViolation(f"Row {handle} is admitted but has not been released.")
-        if not 0 < admission.prompt_len <= known:
-            raise InvariantViolation(f"Row {handle} has {known} tokens but a prompt of {admission.prompt_len}.")
+        check_admission(admission, live=handle in self._rows)
         index = self._free.pop() if self._free else len(self._rows)
         self._rows[handle] = Row(index, handle, admission.name, admission.prompt_len, admission.sampling, known)
 
     def advance(self, handle: int, start: int, count: int, samples: bool) -> Row:
         """Account for ``count`` tokens computed from ``start`` on, and for one more known if the row samples."""
         row = self[handle]
-        end = start + count
-        if row.computed is not None and start != row.computed:
-            raise InvariantViolation(f"Row {handle} starts at {start}, but {row.computed} of its tokens are computed.")
-        if start < 0 or count < 1 or end > row.known:
-            raise InvariantViolation(
-                f"Row {handle} computes {count} tokens from {start}, but knows {row.known} in all."
-            )
-        if samples and end != row.known:
-            raise InvariantViolation(f"Row {handle} samples token {end}, but {row.known} of its tokens are known.")
-        row.computed = end
+        check_range(handle, row.computed, row.known, start, count, samples)
+        row.computed = start + count
         row.known += samples
         return row
+
+
+def check_admission(admission: Admission, *, live: bool) -> None:
+    """Raise `InvariantViolation` if there is such a row already (``live``), or the prompt is not part of its tokens."""
+    handle, known = admission.handle, len(admission.tokens)
+    if live:
+        raise InvariantViolation(f"Row {handle} is admitted but has not been released.")
+    if not 0 < admission.prompt_len <= known:
+        raise InvariantViolation(f"Row {handle} has {known} tokens but a prompt of {admission.prompt_len}.")
+
+
+def check_range(handle: int, computed: int | None, known: int, start: int, count: int, samples: bool) -> None:
+    """Raise `InvariantViolation` unless a row with so many tokens computed and known can do what a plan asks."""
+    end = start + count
+    if computed is not None and start != computed:
+        raise InvariantViolation(f"Row {handle} starts at {start}, but {computed} of its tokens are computed.")
+    if start < 0 or count < 1 or end > known:
+        raise InvariantViolation(f"Row {handle} computes {count} tokens from {start}, but knows {known} in all.")
+    if samples and end != known:
+        raise InvariantViolation(f"Row {handle} samples token {end}, but {known} of its tokens are known.")

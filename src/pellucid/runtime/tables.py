@@ -42,8 +42,7 @@ class Tables:
             self.blocks = with_room(self.blocks, index + 1, 1)
             self.blocks[index] = 0
         for block, to in plan.moves:
-            self._check(block, f"A move goes from block {block}")
-            self._check(to, f"Block {block} is moved to block {to}")
+            check_move(block, to, self._num_blocks)
             self.blocks[self.blocks == block] = to
         entries = [entry for handle, blocks in plan.new_blocks for entry in self._append(rows[handle], blocks)]
         if entries:
@@ -53,14 +52,10 @@ class Tables:
 
     def _append(self, row: Row, blocks: tuple[int, ...]) -> list[tuple[int, int, int]]:
         for block in blocks:
-            self._check(block, f"Row {row.handle} is given block {block}")
+            check_block(block, self._num_blocks, f"Row {row.handle} is given block {block}")
         first = self._lengths[row.index]
         self._lengths[row.index] += len(blocks)
         return [(row.index, first + i, block) for i, block in enumerate(blocks)]
-
-    def _check(self, block: int, what: str) -> None:
-        if not 0 < block < self._num_blocks:
-            raise InvariantViolation(f"{what}; a pool of {self._num_blocks} hands out 1 to {self._num_blocks - 1}.")
 
     def append_tokens(self, rows: list[Row], tokens: torch.Tensor) -> None:
         """Write the token [len(rows)] that each of ``rows`` sampled as its newest one."""
@@ -68,6 +63,27 @@ class Tables:
         self.tokens = with_room(self.tokens, 1, max(newest) + 1)
         lines, columns = torch.tensor([[row.index for row in rows], newest], device=tokens.device)
         self.tokens[lines, columns] = tokens
+
+
+def check_block(block: int, num_blocks: int, what: str) -> None:
+    """Raise `InvariantViolation`, saying ``what`` happens, if no request may hold ``block``."""
+    if not 0 < block < num_blocks:
+        raise InvariantViolation(f"{what}; a pool of {num_blocks} hands out 1 to {num_blocks - 1}.")
+
+
+def check_move(block: int, to: int, num_blocks: int) -> None:
+    """Raise `InvariantViolation` if no request may hold ``block`` or ``to``."""
+    check_block(block, num_blocks, f"A move goes from block {block}")
+    check_block(to, num_blocks, f"Block {block} is moved to block {to}")
+
+
+def check_room(handle: int, blocks: int, block_size: int, end: int) -> None:
+    """Raise `InvariantViolation` if so many ``blocks`` do not hold the row's tokens up to ``end``."""
+    if blocks * block_size < end:
+        raise InvariantViolation(
+            f"Row {handle} computes up to token {end}, but its {blocks} blocks "
+            f"of {block_size} hold {blocks * block_size}."
+        )
 
 
 def with_room(table: torch.Tensor, lines: int, columns: int) -> torch.Tensor:

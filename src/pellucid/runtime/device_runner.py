@@ -1,0 +1,203 @@
+"""The runner for a GPU: a step is one small copy and one graph, from tables on the device to tokens in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from pellucid.attention import AttentionBackend, KVStorage
+from pellucid.errors import RequestError
+from pellucid.plan import Admission, StepPlan, StepResult
+from pellucid.runtime.buckets import Bucket, Buckets
+from pellucid.runtime.controls import Controls
+from pellucid.runtime.device_tables import NOTHING_APPENDED, DeviceTables
+from pellucid.runtime.flight import InFlight
+from pellucid.runtime.graphs import Graphs
+from pellucid.runtime.lines import Lines, Ranges
+from pellucid.runtime.noise import stream_key
+from pellucid.runtime.results import Result, Results
+from pellucid.runtime.runner import CausalModel
+from pellucid.runtime.sampler import Draw, sample
+from pellucid.runtime.step_buffer import StepBuffer
+from pellucid.runtime.triton_inputs import DeviceInputs
+from pellucid.runtime.triton_sampler import choose
+
+FORBIDDEN_WIDTH = 32
+"""Token ids a row may not sample before its ``min_tokens``, at most, if the sampler on the device is to know them."""
+
+
+class DeviceRunner:
+    """Runs plans on a model, as `Runner` does, without the host ever waiting for the device but in `collect`.
+
+    Everything a plan asks for is queued on the current stream, in order: tokens of admitted requests, moves, copies,
+    one buffer that describes the step, its graph (inputs, model, sampler, tokens into the tables), and the tokens'
+    way to the host. So a step reads what the one before it sampled, although the host has not seen it yet, and no
+    block is written by one step while another reads it. `collect` waits for the event behind its own step only: once
+    a result is committed, and the fences of its blocks fall (I10), the device has made the writes they stood for.
+
+    A step is padded to a bucket: its padding rows have no context, and its padding tokens write to block 0. With
+    ``enforce_eager``, and on a CPU, the same launches are made one by one instead of as a graph; so they are while
+    ``on_logits`` wants to see the logits [S, vocab_size] of the rows that sample (a copy, the caller's to keep), and
+    while a row runs that may not sample more than `FORBIDDEN_WIDTH` tokens before its ``min_tokens``. ``pdl``: kernels
+    of the sampler start while those before them end (programmatic dependent launch, from Hopper on).
+
+    `launch` raises `InvariantViolation` for a plan that does not fit the rows as earlier plans left them.
+    """
+
+    def __init__(
+        self,
+        model: CausalModel,
+        storage: KVStorage,
+        attention: AttentionBackend,
+        *,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        max_model_len: int,
+        eos_token_ids: Sequence[int] = (),
+        seed: int = 0,
+        enforce_eager: bool = False,
+        pdl: bool = False,
+        on_logits: Callable[[StepPlan, torch.Tensor], None] | None = None,
+    ) -> None:
+        device = storage.tensor.device
+        self._model, self._storage, self._attention = model, storage, attention
+        self._eos_token_ids = tuple(eos_token_ids)
+        self._seed = seed
+        self._on_logits = on_logits
+        self._device = device
+        self._pdl = pdl
+        self._buckets = Buckets(max_num_seqs, max_num_batched_tokens)
+        self._lines = Lines(max_num_seqs)
+        self._tables = DeviceTables(max_num_seqs, max_model_len, storage.block_size, storage.num_blocks, device)
+        room = 2 * max_num_seqs + max_num_batched_tokens // storage.block_size
+        self._buffer = StepBuffer(max_num_seqs, room, device)
+        self._inputs = DeviceInputs(self._buffer, self._tables, self._buckets, pdl=pdl)
+        self._controls = Controls(max_num_seqs, FORBIDDEN_WIDTH, device)
+        self._plain: set[int] = set()  # lines that the sampler on the device cannot serve
+        self._tokens = torch.zeros(max_num_seqs, dtype=torch.int64, device=device)
+        self._results = Results(max_num_seqs, device)
+        self._flying: InFlight[Result] = InFlight()
+        with self._on_device():
+            self._graphs = None if enforce_eager or device.type != "cuda" else Graphs(self._step, device)
+
+    @property
+    def pool_address(self) -> int:
+        """Where the KV pool begins, as its tensor says now."""
+        return self._storage.address
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of the KV pool, as its tensor says now."""
+        return self._storage.nbytes
+
+    @torch.inference_mode()
+    def capture(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Capture the graphs of all buckets now, instead of each when it is first needed.
+
+        ``progress`` is told how many of how many are done. Each step is run as padding only, then captured: call this
+        before the first plan. Without graphs there is nothing to do.
+        """
+        if self._graphs is None:
+            return
+        with self._on_device():
+            self._buffer.clear()
+            for done, bucket in enumerate(self._buckets.largest_first, 1):
+                self._graphs.capture(bucket)
+                if progress:
+                    progress(done, len(self._buckets.largest_first))
+            torch.cuda.empty_cache()  # what the steps took while they ran as they are
+
+    @torch.inference_mode()
+    def launch(self, plan: StepPlan) -> None:
+        """Queue ``plan`` on the device, and return."""
+        self._flying.refuse_more(plan.step)
+        with self._on_device():
+            self._admit(plan.admitted, self._lines.apply(plan))
+            self._tables.move(plan.moves)
+            self._flying.put(plan.step, self._run(plan))
+
+    def collect(self) -> StepResult:
+        """The result of the oldest plan in flight; waits for that step, and for no later one."""
+        step, result = self._flying.take()
+        return StepResult(step, result.wait())
+
+    def _admit(self, admitted: tuple[Admission, ...], lines: list[int]) -> None:
+        records: dict[int, tuple[int, ...]] = {}
+        for admission, line in zip(admitted, lines, strict=True):
+            self._tables.admit(line, admission.handle, admission.tokens)
+            self._plain.discard(line)
+            try:
+                records[line] = self._controls.record(self._draw(line, admission.prompt_len), self._eos_token_ids)
+            except RequestError:  # more forbidden tokens than there is room for
+                self._plain.add(line)
+        if records:
+            self._controls.put(list(records), list(records.values()))
+
+    def _run(self, plan: StepPlan) -> Result:
+        appended = self._tables.append(plan, self._lines)
+        ranges = self._lines.advance(plan)
+        self._tables.check_room(ranges, plan)
+        rows = len(ranges.lines)
+        if not rows or len(appended.places) > self._buffer.room:
+            self._tables.write(appended)
+            appended = NOTHING_APPENDED
+        self._storage.copy_blocks(plan.copies)
+        if rows:
+            bucket = self._buckets.holding(int(ranges.counts.sum()), rows)
+            self._buffer.send(ranges, bucket, appended)
+            self._compute(plan, ranges, bucket)
+        return self._results.fetch(self._tokens, ranges.samples)
+
+    def _compute(self, plan: StepPlan, ranges: Ranges, bucket: Bucket) -> None:
+        plainly = not self._plain.isdisjoint(ranges.lines.tolist()) if self._plain else False
+        if self._on_logits or plainly:
+            self._step_in_sight(plan, ranges, bucket, plainly)
+        elif self._graphs:
+            self._graphs.run(bucket)
+        else:
+            self._step(bucket)
+
+    def _step(self, bucket: Bucket) -> None:
+        """All that the device does in a step: nothing here depends on anything but the sizes of ``bucket``."""
+        self._choose(self._logits(bucket))
+        self._inputs.keep(self._tokens[: bucket.rows])
+
+    def _step_in_sight(self, plan: StepPlan, ranges: Ranges, bucket: Bucket, plainly: bool) -> None:
+        """The same, its logits shown to ``on_logits``, and sampled ``plainly`` if a row needs that."""
+        logits = self._logits(bucket)
+        rows = torch.from_numpy(ranges.samples.nonzero()[0]).to(self._device)
+        if self._on_logits and len(rows):
+            self._on_logits(plan, logits[rows])
+        if not plainly:
+            self._choose(logits)
+        elif len(rows):
+            sampling = ranges.lines[ranges.samples].tolist(), ranges.ends[ranges.samples].tolist()
+            draws = [self._draw(line, position) for line, position in zip(*sampling, strict=True)]
+            self._tokens[rows] = sample(logits[rows], draws, self._eos_token_ids, compiled=False)
+        self._inputs.keep(self._tokens[: bucket.rows])
+
+    def _logits(self, bucket: Bucket) -> torch.Tensor:
+        """Logits [R, vocab_size] after the last token of every row of the step in the buffer."""
+        inputs = self._inputs.fill(bucket)
+        hidden = self._model.forward(inputs.token_ids, inputs.positions, self._storage, inputs.layout, self._attention)
+        return self._model.logits(hidden if bucket.decode else hidden.index_select(0, inputs.sampled))
+
+    def _choose(self, logits: torch.Tensor) -> None:
+        rows, sent = len(logits), self._buffer.device
+        choose(logits, sent.sampling[:rows], sent.ends[:rows], self._controls, self._tokens[:rows], pdl=self._pdl)
+
+    def _draw(self, line: int, position: int) -> Draw:
+        occupant = self._lines.occupant(line)
+        seed = occupant.sampling.seed
+        return Draw(
+            sampling=occupant.sampling,
+            seed=stream_key(self._seed, occupant.handle) if seed is None else seed,
+            position=position,
+            output_index=position - occupant.prompt_len,
+        )
+
+    def _on_device(self) -> AbstractContextManager[object]:
+        """Kernels are launched on the device that is current."""
+        return torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()

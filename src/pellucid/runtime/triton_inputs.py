@@ -1,0 +1,144 @@
+"""The two ends of a step on the device: its inputs from buffer and tables, and its tokens back into the tables."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from pellucid.attention import StepLayout
+from pellucid.runtime.buckets import Bucket, Buckets
+from pellucid.runtime.device_tables import DeviceTables
+from pellucid.runtime.inputs import StepInputs
+from pellucid.runtime.step_buffer import StepBuffer
+
+TILE = 256
+"""Tokens, blocks or rows that a program takes at once."""
+
+
+class DeviceInputs:
+    """The inputs of a step at fixed addresses, filled on the device; every bucket uses the front of the same memory."""
+
+    def __init__(self, buffer: StepBuffer, tables: DeviceTables, buckets: Buckets, *, pdl: bool) -> None:
+        self._buffer, self._tables, self._pdl = buffer, tables, pdl
+        max_tokens, max_rows = buckets.max_tokens, buckets.max_rows
+        device = tables.tokens.device
+        self._token_ids, self._positions, self._slots = torch.zeros(3, max_tokens, dtype=torch.int64, device=device)
+        self._block_tables = torch.zeros(max_rows, tables.width, dtype=torch.int32, device=device)
+        self._sampled = torch.zeros(max_rows, dtype=torch.int64, device=device)
+
+    def fill(self, bucket: Bucket) -> StepInputs:
+        """Launch what fills them from the buffer, its appended blocks written to the tables on the way."""
+        tokens, rows = bucket.tokens, bucket.rows
+        sent, tables = self._buffer.device, self._tables
+        inputs_kernel[(rows + 1,)](
+            sent.query_start,
+            sent.ends,
+            sent.lines,
+            sent.appended,
+            sent.places,
+            sent.blocks,
+            tables.tokens,
+            tables.tokens.stride(0),
+            tables.blocks,
+            tables.width,
+            self._token_ids,
+            self._positions,
+            self._slots,
+            self._block_tables,
+            self._sampled,
+            tokens,
+            BLOCK_SIZE=tables.block_size,
+            TILE=TILE,
+            PDL=self._pdl,
+        )
+        layout = StepLayout(
+            query_start=sent.query_start[: rows + 1],
+            context_lens=sent.ends[:rows],
+            block_tables=self._block_tables[:rows],
+            slots=self._slots[:tokens],
+            max_query=1 if bucket.decode else tokens,
+            max_context=tables.width * tables.block_size,
+        )
+        return StepInputs(self._token_ids[:tokens], self._positions[:tokens], layout, self._sampled[:rows])
+
+    def keep(self, sampled: torch.Tensor) -> None:
+        """Write the token [R] int64 of each row that samples to the tables: an input of the next step."""
+        rows, sent, tokens = len(sampled), self._buffer.device, self._tables.tokens
+        early = {"launch_pdl": True} if self._pdl else {}
+        keep_kernel[(triton.cdiv(rows, TILE),)](
+            sampled, sent.sampling, sent.ends, tokens, tokens.stride(0), rows, TILE=TILE, PDL=self._pdl, **early
+        )
+
+
+@triton.jit(do_not_specialize=["num_tokens"])
+def inputs_kernel(
+    query_start,
+    ends,
+    lines,
+    appended,
+    places,
+    new_blocks,
+    tokens,
+    tokens_stride,
+    blocks,
+    width,
+    token_ids,
+    positions,
+    slots,
+    block_tables,
+    sampled,
+    num_tokens,
+    BLOCK_SIZE: tl.constexpr,
+    TILE: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """One program a row, and one more for the tokens after the last row, which are padding.
+
+    Appended blocks are written by whoever reads them, and all of them by the last program, so no program has to wait
+    for another: several may write the same number to the same place.
+    """
+    if PDL:  # it comes first, after copies: it lets others start early, but does not itself
+        tl.extra.cuda.gdc_launch_dependents()
+    row = tl.program_id(0)
+    rows = tl.num_programs(0) - 1
+    first = tl.load(query_start + row)
+    last = tl.load(query_start + row + 1, mask=row < rows, other=num_tokens)
+    context = tl.load(ends + row, mask=row < rows, other=0)
+    line = tl.load(lines + row, mask=row < rows, other=0)
+    count = tl.load(appended)
+    for start in range(0, count, TILE):
+        entry = start + tl.arange(0, TILE)
+        place = tl.load(places + entry, mask=entry < count, other=0)
+        mine = (entry < count) & ((place // width == line) | (row == rows))
+        tl.store(blocks + place, tl.load(new_blocks + entry, mask=mine, other=0), mask=mine)
+    tl.debug_barrier()  # what one thread of this program wrote, the others read
+    table = blocks + line.to(tl.int64) * width
+    held = tl.cdiv(context, BLOCK_SIZE)
+    for start in range(0, held, TILE):
+        column = start + tl.arange(0, TILE)
+        block = tl.load(table + column, mask=column < held, other=0)
+        tl.store(block_tables + row.to(tl.int64) * width + column, block, mask=column < held)
+    for start in range(first, last, TILE):
+        token = start + tl.arange(0, TILE)
+        real = (token < last) & (context > 0)
+        position = tl.where(real, context - last + token, 0)
+        known = tl.load(tokens + line.to(tl.int64) * tokens_stride + position, mask=real, other=0)
+        block = tl.load(table + position // BLOCK_SIZE, mask=real, other=0)
+        offset = tl.where(real, position, token) % BLOCK_SIZE
+        tl.store(token_ids + token, known.to(tl.int64), mask=token < last)
+        tl.store(positions + token, position.to(tl.int64), mask=token < last)
+        tl.store(slots + token, block.to(tl.int64) * BLOCK_SIZE + offset, mask=token < last)
+    tl.store(sampled + row, tl.maximum(last - 1, 0).to(tl.int64), mask=row < rows)
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def keep_kernel(chosen, sampling, ends, tokens, tokens_stride, num_rows, TILE: tl.constexpr, PDL: tl.constexpr):
+    """A row's token goes to its line, at the position after its last computed one."""
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+    row = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    line = tl.load(sampling + row, mask=row < num_rows, other=-1)
+    end = tl.load(ends + row, mask=line >= 0, other=0)
+    token = tl.load(chosen + row, mask=line >= 0, other=0)
+    tl.store(tokens + line.to(tl.int64) * tokens_stride + end, token.to(tl.int32), mask=line >= 0)

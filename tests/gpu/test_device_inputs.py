@@ -1,0 +1,117 @@
+"""The inputs that a kernel makes on the device against those of the plain runner, and what padding looks like."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pellucid.plan import Admission, SamplingParams, StepPlan
+from pellucid.runtime.buckets import Buckets
+from pellucid.runtime.device_tables import DeviceTables
+from pellucid.runtime.inputs import StepInputs, step_inputs
+from pellucid.runtime.lines import Lines
+from pellucid.runtime.rows import Rows
+from pellucid.runtime.step_buffer import StepBuffer
+from pellucid.runtime.tables import Tables
+from pellucid.runtime.triton_inputs import DeviceInputs
+
+BLOCK, NUM_BLOCKS, LONGEST = 4, 2000, 1600
+
+
+class Both:
+    """Rows and tables twice, as the two runners keep them; no model."""
+
+    def __init__(self, device: torch.device, max_num_seqs: int, max_num_batched_tokens: int) -> None:
+        self.rows, self.tables = Rows(), Tables(NUM_BLOCKS, device)
+        self.buckets = Buckets(max_num_seqs, max_num_batched_tokens)
+        self.lines = Lines(max_num_seqs)
+        self.device_tables = DeviceTables(max_num_seqs, LONGEST, BLOCK, NUM_BLOCKS, device)
+        self.buffer = StepBuffer(max_num_seqs, 600, device)
+        self.device_inputs = DeviceInputs(self.buffer, self.device_tables, self.buckets, pdl=False)
+
+    def inputs(self, plan: StepPlan) -> tuple[StepInputs, StepInputs]:
+        """Of the plain runner, and of the other."""
+        self.rows.apply(plan)
+        self.tables.apply(plan, self.rows)
+        ranges = zip(plan.handles, plan.starts, plan.counts, plan.samples, strict=True)
+        plain = step_inputs(plan, [self.rows.advance(*row) for row in ranges], self.tables, BLOCK)
+        for admission, line in zip(plan.admitted, self.lines.apply(plan), strict=True):
+            self.device_tables.admit(line, admission.handle, admission.tokens)
+        appended = self.device_tables.append(plan, self.lines)
+        advanced = self.lines.advance(plan)
+        bucket = self.buckets.holding(sum(plan.counts), len(plan.handles))
+        self.buffer.send(advanced, bucket, appended)
+        return plain, self.device_inputs.fill(bucket)
+
+
+def admission_plan(lengths: list[int], counts: list[int]) -> StepPlan:
+    """Requests of so many tokens, numbered from 1, of which a first chunk is computed; blocks for all tokens."""
+    handles = tuple(range(1, len(lengths) + 1))
+    admitted, blocks, free = [], [], iter(range(1, NUM_BLOCKS))
+    for handle, length in zip(handles, lengths, strict=True):
+        admitted.append(Admission(handle, f"R{handle}", tuple(range(length)), length, SamplingParams()))
+        blocks.append((handle, tuple(next(free) for _ in range(-(-length // BLOCK)))))
+    samples = tuple(length == count for length, count in zip(lengths, counts, strict=True))
+    starts = (0,) * len(lengths)
+    return StepPlan(1, (), tuple(admitted), tuple(blocks), (), handles, starts, tuple(counts), samples)
+
+
+def assert_agree(plain: StepInputs, device: StepInputs) -> None:
+    """They agree on what is real, and the rest is padding as `StepLayout` wants it."""
+    tokens, rows = len(plain.token_ids), len(plain.layout.context_lens)
+    assert torch.equal(device.token_ids[:tokens], plain.token_ids)
+    assert torch.equal(device.positions[:tokens], plain.positions)
+    layout, theirs = device.layout, plain.layout
+    assert torch.equal(layout.slots[:tokens], theirs.slots)
+    assert torch.equal(layout.query_start[: rows + 1], theirs.query_start)
+    assert torch.equal(layout.context_lens[:rows], theirs.context_lens)
+    for row, context in enumerate(theirs.context_lens.tolist()):
+        blocks = -(-context // BLOCK)
+        assert torch.equal(layout.block_tables[row, :blocks], theirs.block_tables[row, :blocks])
+    assert layout.max_query >= theirs.max_query
+    assert layout.max_context >= theirs.max_context
+    assert (layout.slots[tokens:] < BLOCK).all()
+    assert (layout.context_lens[rows:] == 0).all()
+    assert (device.token_ids[tokens:] == 0).all()
+    assert len(layout.query_start) == len(layout.context_lens) + 1 == len(layout.block_tables) + 1
+
+
+def test_mixed_steps_of_rows_longer_than_a_tile(device: torch.device) -> None:
+    both = Both(device, 8, 1024)
+    plain, mine = both.inputs(admission_plan([700, 3, 1500, 1], [300, 3, 513, 1]))
+    assert_agree(plain, mine)
+    assert len(mine.token_ids) == 896
+    assert (mine.layout.query_start[4:] == 817).all()
+    assert mine.sampled[[1, 3]].tolist() == plain.sampled.tolist()
+    plan = StepPlan(2, (), (), (), (), (3, 1, 2, 4), (513, 300, 3, 1), (2, 400, 1, 1), (False, True, True, True))
+    both.rows[2].known, both.rows[4].known = 4, 2
+    both.lines.known[[both.lines[2], both.lines[4]]] = 4, 2
+    assert_agree(*both.inputs(plan))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8, 11])
+def test_decode_steps(device: torch.device, rows: int) -> None:
+    """One token a row, padding rows included; only the appended blocks change from one to the next."""
+    both = Both(device, 12, 256)
+    lengths = [5 + 3 * i for i in range(rows)]
+    both.inputs(admission_plan(lengths, [length - 2 for length in lengths]))
+    handles, ones = tuple(range(1, rows + 1)), (1,) * rows
+    for step, left in ((2, 2), (3, 1)):
+        starts = tuple(length - left for length in lengths)
+        blocks = tuple((handle, (900 * (step - 1) + handle,)) for handle in handles[::2])
+        samples = (left == 1,) * rows
+        plain, mine = both.inputs(StepPlan(step, (), (), blocks, (), handles, starts, ones, samples))
+        assert_agree(plain, mine)
+        assert mine.layout.max_query == 1
+        assert mine.layout.query_start.tolist() == list(range(len(mine.token_ids) + 1))
+
+
+def test_a_buffer_that_is_cleared_describes_padding_only(device: torch.device) -> None:
+    both = Both(device, 4, 64)
+    both.inputs(admission_plan([9, 3], [9, 3]))
+    both.buffer.clear()
+    for bucket in both.buckets.largest_first:
+        inputs = both.device_inputs.fill(bucket)
+        assert (inputs.layout.slots < BLOCK).all()
+        assert (inputs.layout.context_lens == 0).all()
+        assert (both.buffer.device.sampling == -1).all()

@@ -1,0 +1,46 @@
+"""The sizes that steps are padded to."""
+
+from __future__ import annotations
+
+import pytest
+
+from pellucid.errors import InvariantViolation
+from pellucid.runtime.buckets import Bucket, Buckets, ladder
+
+
+@pytest.mark.parametrize(("seqs", "budget"), [(256, 2048), (1, 1), (5, 24), (300, 100), (128, 8192)])
+def test_every_step_has_a_bucket_which_is_captured_and_wastes_little(seqs: int, budget: int) -> None:
+    buckets = Buckets(seqs, budget)
+    captured = set(buckets.largest_first)
+    assert len(captured) == len(buckets.largest_first)
+    for rows in range(1, min(seqs, budget) + 1):
+        bucket = buckets.holding(rows, rows)
+        assert bucket in captured
+        assert bucket.decode
+        assert rows <= bucket.rows == bucket.tokens <= min(seqs, max(rows + 7, rows * 5 // 4))
+    for tokens in range(2, budget + 1):
+        bucket = buckets.holding(tokens, 1)
+        assert bucket in captured
+        assert not bucket.decode
+        assert bucket.rows == seqs
+        assert tokens <= bucket.tokens <= max(tokens + 63, tokens * 5 // 4)
+
+
+def test_the_largest_come_first() -> None:
+    sizes = [bucket.tokens for bucket in Buckets(256, 2048).largest_first]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 2048
+    assert len(sizes) < 40
+
+
+@pytest.mark.parametrize(("tokens", "rows"), [(65, 1), (5, 5)])
+def test_a_step_too_large_for_any_is_refused(tokens: int, rows: int) -> None:
+    with pytest.raises(InvariantViolation, match=f"{tokens} tokens in {rows} rows is larger than the 64 in 4"):
+        Buckets(4, 64).holding(tokens, rows)
+
+
+def test_ladders() -> None:
+    assert ladder(8, 100) == (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 100)
+    assert ladder(64, 600) == (64, 128, 192, 256, 320, 384, 448, 512, 600)
+    assert ladder(8, 3) == (3,)
+    assert Buckets(2, 64).largest_first == (Bucket(64, 2, False), Bucket(2, 2, True), Bucket(1, 1, True))
