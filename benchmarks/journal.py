@@ -108,11 +108,12 @@ def measure(options: argparse.Namespace) -> list[Figure]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         for _ in bar.track(range(options.batches), description="batches"):
             pairs.run(next(batches), options.output)
-    return figures(pairs, append_again(llm.kv.journal.since(before)))
+    # Seconds for the acts of all steps, of which every other had a journal.
+    appending = append_again(llm.kv.journal.since(before))
+    return [*costs(pairs), Figure("journal_share", 100 * 1e3 * appending / sum(pairs.on), "%", TARGET)]
 
 
-def figures(pairs: Pairs, appending: float) -> list[Figure]:
-    """``appending`` are seconds for the acts of all steps, of which every other had a journal."""
+def costs(pairs: Pairs) -> list[Figure]:
     step = statistics.median(pairs.off)
     costs = sorted(100 * (on - off) / step for on, off in zip(pairs.on, pairs.off, strict=True))
     middle, reach = len(costs) // 2, round(0.98 * math.sqrt(len(costs)))
@@ -123,7 +124,6 @@ def figures(pairs: Pairs, appending: float) -> list[Figure]:
         Figure("journal_cost", statistics.median(costs), "%", TARGET),
         Figure("journal_cost_low", costs[middle - reach], "%"),
         Figure("journal_cost_high", costs[min(middle + reach, len(costs) - 1)], "%", TARGET),
-        Figure("journal_share", 100 * 1e3 * appending / sum(pairs.on), "%", TARGET),
     ]
 
 

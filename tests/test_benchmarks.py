@@ -9,10 +9,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmarks' own modules can be imported."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
 def last_line(program: str, *arguments: str, **environment: str) -> dict[str, Any]:
@@ -90,3 +97,84 @@ def test_others_get_the_very_weights(tmp_path: Path) -> None:
     again = last_line("model_folder.py", "tiny", PELLUCID_CACHE=str(tmp_path))
     assert again["folder"] == facts["folder"]
     assert len(list(Path(facts["folder"]).parent.iterdir())) == 1
+
+
+SMALL = ("--nseq", "3", "--inlen", "4", "8", "--outlen", "2", "4", "--out", "8", "--batches", "1", "3")
+SMALLER = ("--max-model-len", "1024", "--context", "64", "--copy-mib", "8", "--journal-batches", "2")
+ON_A_CPU = ("--option", "device=cpu", "--option", "num_gpu_blocks_override=2000", "--journal-out", "20")
+
+
+def test_the_gpu_benchmark_on_a_cpu() -> None:
+    report = last_line("gpu.py", "tiny", *SMALL, *SMALLER, *ON_A_CPU)
+    words = [word for word, _ in report["lines"]]
+    assert words == ["start", *["throughput"] * 2, *["decode"] * 2, *["steps"] * 2, *["kernels"] * 2]
+    facts = dict(report["lines"])
+    assert (facts["throughput"]["nin"], facts["decode"]["bs"], facts["steps"]["ctx"]) == (16, 3, 64)
+    assert facts["kernels"]["us"]["inputs"] > 0
+    assert {"throughput", "decode_1", "decode_3", "step_3_median", "step_3_spread", "step_3_share"} <= report[
+        "figures"
+    ].keys()
+    assert {"first_token", "copy_bandwidth", "journal_cost"} <= report["figures"].keys()
+    assert all(figure["value"] > 0 for name, figure in report["figures"].items() if not name.startswith("journal"))
+    start = facts["start"]
+    assert 0 < start["imported"] <= start["made"] <= start["first_token"]
+
+
+def test_the_long_work_leaves_out_what_does_not_fit() -> None:
+    report = last_line("gpu.py", "tiny", "--long", "1400", *ON_A_CPU)
+    assert [(word, facts.get("n")) for word, facts in report["lines"]] == [
+        ("start", None),
+        ("ttft", 128),
+        ("ttft", 1024),
+    ]
+
+
+def test_the_work_is_that_of_the_figures_to_beat(programs: None) -> None:
+    import gpu_work
+
+    draw = gpu_work.Draw(0, 49_152)
+    draw.work(8, (64, 64), (16, 16), 0.6)
+    for tokens_in, tokens_out in ((144_697, 150_593), (144_852, 137_858)):
+        work = draw.work(256, (100, 1024), (100, 1024), 0.6)
+        assert (work.tokens_in, sum(work.limits)) == (tokens_in, tokens_out)
+        assert 10 <= min(map(min, work.prompts)) <= max(map(max, work.prompts)) <= 40_000
+
+
+def test_ratios_of_two_logs(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.write_text('decode {"bs": 8, "ms_per_step": 1.5}\nthroughput {"out_tok_s": 40}\nttft {"n": 5, "ms": 1}\n')
+    twice = 'throughput {"out_tok_s": 10}\nthroughput {"out_tok_s": 30}'
+    theirs.write_text(f'startup_s 3\nnoise\n{twice}\ndecode {{"bs": 8, "ms_per_step": 3}}\n')
+    report = last_line("gpu_ratios.py", str(ours), str(theirs))
+    assert report["ratios"] == {"decode bs 8": 0.5, "throughput": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("shape", "weights"),
+    [("smollm2-135m", 134_515_008), ("qwen3-0.6b", 596_049_920), ("llama-8b", 8_030_261_248)],
+)
+def test_shapes_are_those_of_the_models(shape: str, weights: int) -> None:
+    from pellucid.model import find
+    from pellucid.model.llama import weight_bytes
+
+    checkpoint = find(str(BENCHMARKS / "shapes" / shape))
+    assert weight_bytes(checkpoint.config, torch.bfloat16) == 2 * weights
+    assert checkpoint.tokenizer() is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "group"),
+    [
+        ("decode_kernel", "attention"),
+        ("rotated_product_kernel", "products"),
+        ("nvjet_tst_128x64_64x12_v_bz_coopB_TNT", "products"),
+        ("gate_kernel", "norms, rope and gates"),
+        ("inputs_kernel", "inputs"),
+        ("Memcpy DtoH (Device -> Pinned)", "copies"),
+        ("something_else", "other"),
+    ],
+)
+def test_kernels_have_groups(programs: None, kernel: str, group: str) -> None:
+    from gpu_kernels import group as group_of
+
+    assert group_of(kernel) == group

@@ -58,7 +58,7 @@ def test_config_without_weights(qwen2, tmp_path):
     [
         ({"dtype": "int8"}, "dtype 'int8' is not supported; supported: auto, float32"),
         ({"dtype": torch.float64}, "dtype torch.float64 is not supported"),
-        ({"device": "gpu"}, "device 'gpu' is unknown; use cpu or cuda"),
+        ({"device": "gpu"}, "device 'gpu' is unknown; use auto, cpu or cuda"),
         ({"device": "meta"}, "device 'meta' is not supported"),
         ({"device": "cuda:99"}, "device 'cuda:99' is not there: torch sees"),
         ({"load_format": "pt"}, "load_format must be 'auto' or 'dummy', not 'pt'"),

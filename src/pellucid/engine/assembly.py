@@ -7,26 +7,31 @@ from typing import NamedTuple
 
 import torch
 
-from pellucid.attention import KVStorage, attention_backend
+from pellucid.attention import AttentionBackend, KVStorage, attention_backend
 from pellucid.engine.broadcast import Broadcast
+from pellucid.engine.budget import Card, Needs, budget
+from pellucid.engine.card import card_of, peak_bytes
 from pellucid.engine.config import SchedulerConfig
 from pellucid.engine.core import EngineCore
 from pellucid.engine.memory import PoolSize, pool_size
 from pellucid.engine.options import EngineOptions
+from pellucid.engine.rehearsal import rehearse
 from pellucid.engine.scheduler import Scheduler
 from pellucid.errors import ConfigError
 from pellucid.kv.manager import KVManager
 from pellucid.kv.memory import PoolMemory
 from pellucid.kv.reader import KVReader
 from pellucid.log import say
-from pellucid.model import LoadedModel, Tokenizer, find, load, parse_device, parse_dtype
+from pellucid.model import LoadedModel, Model, ModelConfig, Tokenizer, find, load, parse_device, parse_dtype
+from pellucid.model.llama import weight_bytes
 from pellucid.runtime.runner import Runner
 
 
 class Assembly(NamedTuple):
     """An engine ready to run, its reader, what it was made of, and whether its arithmetic is the same in any batch.
 
-    ``broadcast`` tells other processes about it, None if nobody may watch.
+    ``options`` are the caller's, with what depends on the device filled in. ``broadcast`` tells other processes
+    about the engine, None if nobody may watch.
     """
 
     core: EngineCore
@@ -36,6 +41,7 @@ class Assembly(NamedTuple):
     loaded: LoadedModel
     batch_invariant: bool
     broadcast: Broadcast | None
+    options: EngineOptions
 
 
 def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
@@ -43,9 +49,8 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
 
     Raises `ConfigError` and `ModelError`, whatever can be known beforehand before weights are read.
     """
-    device = parse_device("cpu" if options.device == "auto" else options.device)
-    if device.type != "cpu":
-        raise ConfigError(f"device {options.device!r} is not supported yet: this version runs on the CPU.")
+    device = _device(options, loaded)
+    options = options.on(str(device))
     dtype = parse_dtype(options.dtype, device, options.quantization)
     if loaded is not None:
         dtype = _same_dtype(options, loaded, dtype)
@@ -57,8 +62,12 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
     attention.check(options.block_size, config.head_dim, config.num_heads, config.num_kv_heads)
     shape = (config.num_kv_heads, config.head_dim, dtype)
     block_bytes = KVStorage.bytes_per_block(config.num_layers, options.block_size, *shape)
-    pool = pool_size(options, block_bytes, config.max_position)
-    scheduler = _scheduler(options, pool, config.eos_token_ids, config.vocab_size)
+    card = _card(device, loaded) if device.type == "cuda" else None
+    if card is None:
+        pool = pool_size(options, block_bytes, config.max_position)
+    else:
+        pool = budget(card, Needs(weight_bytes(config, dtype)), options, block_bytes, config.max_position).pool
+    _scheduler(options, pool._replace(num_blocks=2), config)  # what it refuses is refused before weights are read
     if loaded is None:
         assert checkpoint is not None
         loaded = load(
@@ -70,6 +79,12 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
             quantization=options.quantization,
             kernels=options.kernels,
         )
+    if card is not None:
+        measured = budget(card, _needs(options, loaded.model, attention), options, block_bytes, config.max_position)
+        pool = measured.pool
+        for line in measured.lines():
+            say(line)
+    scheduler = _scheduler(options, pool, config)
     broadcast = Broadcast(scheduler.kv, source.name) if _observed(options) else None
     storage = KVStorage(config.num_layers, pool.num_blocks, options.block_size, *shape, device)
     runner = Runner(
@@ -90,7 +105,31 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
         loaded=loaded,
         batch_invariant=loaded.model.batch_invariant and attention.batch_invariant,
         broadcast=broadcast,
+        options=options,
     )
+
+
+def _device(options: EngineOptions, loaded: LoadedModel | None) -> torch.device:
+    """Where to run: weights that are here already stay where they are."""
+    if loaded is None:
+        return parse_device(options.device)
+    place = loaded.model.device
+    if options.device != "auto" and parse_device(options.device) != place:
+        raise ConfigError(f"device={options.device!r}, and the loaded weights are on {place}; load them anew by name.")
+    return place
+
+
+def _card(device: torch.device, loaded: LoadedModel | None) -> Card:
+    """The card as if it held nothing of this engine: weights that are there already are counted among its needs."""
+    card = card_of(device)
+    return card if loaded is None else card._replace(used=card.used - loaded.model.weight_bytes)
+
+
+def _needs(options: EngineOptions, model: Model, attention: AttentionBackend) -> Needs:
+    assert options.max_num_seqs is not None
+    tokens, samples = options.max_num_batched_tokens, options.max_num_seqs
+    activations = peak_bytes(model.device, lambda: rehearse(model, attention, options.block_size, tokens, samples))
+    return Needs(model.weight_bytes, activations)
 
 
 def _same_dtype(options: EngineOptions, loaded: LoadedModel, asked: torch.dtype) -> torch.dtype:
@@ -113,15 +152,16 @@ def _same_dtype(options: EngineOptions, loaded: LoadedModel, asked: torch.dtype)
     return loaded.model.dtype
 
 
-def _scheduler(options: EngineOptions, pool: PoolSize, eos: tuple[int, ...], vocab_size: int) -> Scheduler:
+def _scheduler(options: EngineOptions, pool: PoolSize, model: ModelConfig) -> Scheduler:
+    assert options.max_num_seqs is not None
     config = SchedulerConfig(
         max_model_len=pool.max_model_len,
         max_num_seqs=options.max_num_seqs,
         max_num_batched_tokens=options.max_num_batched_tokens,
         scheduling_policy=options.scheduling_policy,
         watermark=options.watermark,
-        eos_token_ids=eos,
-        vocab_size=vocab_size,
+        eos_token_ids=model.eos_token_ids,
+        vocab_size=model.vocab_size,
     )
     kv = KVManager(
         pool.num_blocks,

@@ -39,9 +39,10 @@ class LLM:
     def __init__(self, model: str | LoadedModel = DEFAULT_MODEL, **options: Any) -> None:
         loaded = model if isinstance(model, LoadedModel) else None
         name = loaded.name if loaded else model
-        self.options = EngineOptions.of("LLM", {"model": name, **options})
-        assembly = assemble(self.options, loaded)
-        self._core, self.kv, self.tokenizer, self.pool, self.loaded, self.batch_invariant, broadcast = assembly
+        made = assemble(EngineOptions.of("LLM", {"model": name, **options}), loaded)
+        self._core, self.kv, self.tokenizer, self.pool, self.loaded, self.batch_invariant, broadcast, self.options = (
+            made
+        )
         if broadcast is not None:  # its thread would outlive an engine that is given up
             weakref.finalize(self, broadcast.publisher.close, "the program let go of the engine").atexit = False
         self._live: dict[str, LiveRequest] = {}

@@ -10,24 +10,28 @@ from msgspec import Struct
 from pellucid.errors import ConfigError, refuse_unknown_options
 
 DEFAULT_MODEL = "smollm2-135m"
+SEQUENCES = {"cpu": 128, "cuda": 256}
+"""``max_num_seqs`` where it is not given, by the type of device."""
 
 
 class EngineOptions(Struct, frozen=True, kw_only=True):
     """The options of `pellucid.LLM`.
 
     *Model*: ``model`` is ``smollm2-135m``, ``tiny``, a Hugging Face folder, a ``.gguf`` file or a hub
-    id; ``dtype`` is auto (float32 on a CPU), float32, bfloat16 or float16; ``load_format="dummy"``
-    takes random weights; ``quantization="gguf"`` keeps a GGUF file's 4- and 8-bit weights as they are;
-    ``seed`` makes unseeded sampling reproducible.
+    id; ``device`` is auto (a GPU if torch sees one and Triton can be imported, else the CPU), cpu or cuda;
+    ``dtype`` is auto (float32 on a CPU, bfloat16 on a GPU), float32, bfloat16 or float16;
+    ``load_format="dummy"`` takes random weights, for which a config.json is enough; ``quantization="gguf"``
+    keeps a GGUF file's 4- and 8-bit weights as they are; ``seed`` makes unseeded sampling reproducible.
 
     *Memory*: give the KV pool's size at most once, as ``num_gpu_blocks_override`` (blocks, block 0
-    included), ``kv_cache_tokens`` or ``kv_cache_memory_bytes``. By default it is 1 GiB on a CPU, or a
-    tenth of the memory this process may use if that is less; ``gpu_memory_utilization`` is an upper
-    bound. ``max_model_len`` defaults to the smaller of the model's and what the pool holds.
+    included), ``kv_cache_tokens`` or ``kv_cache_memory_bytes``. ``gpu_memory_utilization`` bounds it: on a GPU
+    it is the share of the whole card that weights, activations, graphs and pool may take together, and the pool's
+    default is what the others leave of that; on a CPU the default is 1 GiB, or a tenth of the memory this process
+    may use if that is less. ``max_model_len`` defaults to the smaller of the model's and what the pool holds.
 
-    *Scheduling*: ``max_num_batched_tokens`` tokens a step, ``max_num_seqs`` requests at once,
-    ``scheduling_policy`` fcfs or priority, ``watermark`` the share of the pool that admission leaves
-    free while anything runs. ``async_scheduling`` None means off for `LLM.step`, on for `LLM.generate`.
+    *Scheduling*: ``max_num_batched_tokens`` tokens a step, ``max_num_seqs`` requests at once (None: 128 on a CPU,
+    256 on a GPU), ``scheduling_policy`` fcfs or priority, ``watermark`` the share of the pool that admission leaves
+    free while anything runs. ``async_scheduling`` None means on, but off for `LLM.step` on a CPU.
 
     *Blocks*: ``block_size`` a power of two from 1 to 256, ``enable_prefix_caching``, ``reuse_policy``
     free-first, vllm-0.23 or vllm-0.24; ``shuffle_blocks`` is a seed that scatters physical ids from the
@@ -35,8 +39,9 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
     folded; ``verify_prefix_hits`` compares token ids on every hit; ``observe`` lets other processes of this user
     watch the engine (None: if PELLUCID_OBSERVE=1).
 
-    *Arithmetic*: ``kernels`` compiled, onednn or torch, and ``attention_backend`` compiled or reference;
-    auto takes the fastest that this processor can run, and says which on stderr.
+    *Arithmetic*: ``kernels`` triton, compiled, onednn or torch, and ``attention_backend`` triton, compiled or
+    reference; auto takes the fastest that this device can run, and says which on stderr. ``enforce_eager`` launches
+    the kernels of a step one by one, without CUDA graphs: a quicker start, and slower steps.
     """
 
     model: str = DEFAULT_MODEL
@@ -53,7 +58,7 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
     kv_cache_memory_bytes: int | None = None
     gpu_memory_utilization: float = 0.9
     enable_prefix_caching: bool = True
-    max_num_seqs: int = 128
+    max_num_seqs: int | None = None
     max_num_batched_tokens: int = 2048
     scheduling_policy: str = "fcfs"
     watermark: float = 0.0
@@ -77,6 +82,13 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
             if isinstance(error.__cause__, ConfigError):
                 raise error.__cause__ from None
             raise ConfigError(f"{where}: {error}.") from None
+
+    def on(self, device: str) -> EngineOptions:
+        """The same options with what depends on the device filled in; ``device`` is cpu, cuda, or cuda:N."""
+        kind = device.partition(":")[0]
+        ahead = True if kind == "cuda" and self.async_scheduling is None else self.async_scheduling
+        at_once = SEQUENCES[kind] if self.max_num_seqs is None else self.max_num_seqs
+        return msgspec.structs.replace(self, device=device, async_scheduling=ahead, max_num_seqs=at_once)
 
     def __post_init__(self) -> None:
         sizes = ("num_gpu_blocks_override", "kv_cache_tokens", "kv_cache_memory_bytes")

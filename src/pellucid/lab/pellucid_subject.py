@@ -94,6 +94,7 @@ class PellucidLaboratory:
 
 def _about(llm: LLM) -> About:
     model, options = llm.loaded.model, llm.options
+    assert options.max_num_seqs is not None  # filled in for the device
     dtype = str(model.dtype).removeprefix("torch.")
     return About(
         engine=f"pellucid {__version__}",

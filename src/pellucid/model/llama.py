@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -41,6 +42,11 @@ def tensor_shapes(config: ModelConfig) -> dict[str, Shape]:
     if not config.tie_embeddings:
         shapes["lm_head.weight"] = (config.vocab_size, hidden)
     return shapes
+
+
+def weight_bytes(config: ModelConfig, dtype: torch.dtype) -> int:
+    """Bytes of all weights of ``config`` as ``dtype``; a tied output matrix is the embedding."""
+    return sum(math.prod(shape) for shape in tensor_shapes(config).values()) * dtype.itemsize
 
 
 class Model:

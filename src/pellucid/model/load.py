@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from pellucid.model.folder import FolderCheckpoint
 from pellucid.model.gguf_checkpoint import GGUFCheckpoint
 from pellucid.model.llama import Model, tensor_shapes
 from pellucid.model.tokenizer import Tokenizer
-from pellucid.model.weights import RandomWeights, Weights
+from pellucid.model.weights import Weights, dummy_weights
 from pellucid.ops import choose_ops
 
 FORMS = (
@@ -107,7 +108,7 @@ def load(
         raise ConfigError(f"load_format must be 'auto' or 'dummy', not {load_format!r}.")
     checkpoint = find(spec, seed=seed) if isinstance(spec, str) else spec
     config = checkpoint.config
-    weights = RandomWeights(tensor_shapes(config), seed) if load_format == "dummy" else checkpoint.weights()
+    weights = dummy_weights(tensor_shapes(config), seed, place) if load_format == "dummy" else checkpoint.weights()
     if quantization and not isinstance(checkpoint, GGUFCheckpoint):
         raise ConfigError(
             f"quantization={quantization!r} is for .gguf files, and {checkpoint.name} is none; leave it out."
@@ -141,13 +142,29 @@ def parse_dtype(dtype: str | torch.dtype, device: torch.device, quantization: st
 
 
 def parse_device(device: str) -> torch.device:
-    """The torch device for a ``device`` option; raises `ConfigError` if it is unknown or not there."""
+    """The torch device for a ``device`` option; raises `ConfigError` if it is unknown or not there.
+
+    ``auto`` is a GPU if torch sees one and Triton, in which our kernels for GPUs are written, can be imported; of
+    several GPUs, ``auto`` and ``cuda`` are torch's current one.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() and _has_triton() else "cpu"
     try:
         place = torch.device(device)
     except RuntimeError:
-        raise ConfigError(f"device {device!r} is unknown; use cpu or cuda.") from None
+        raise ConfigError(f"device {device!r} is unknown; use auto, cpu or cuda.") from None
     if place.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device {device!r} is not supported; use cpu or cuda.")
-    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device {device!r} is not supported; use auto, cpu or cuda.")
+    if place.type == "cpu":
+        return place
+    if (place.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device {device!r} is not there: torch sees {torch.cuda.device_count()} GPUs; use cpu.")
-    return place
+    return place if place.index is not None else torch.device("cuda", torch.cuda.current_device())
+
+
+def _has_triton() -> bool:
+    try:
+        importlib.import_module("triton")
+    except ImportError:
+        return False
+    return True

@@ -74,12 +74,34 @@ class RandomWeights:
         if out.ndim == 1:
             out.fill_(0 if name.endswith("bias") else 1)
             return
-        digest = hashlib.sha256(f"{self._seed}/{name}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "little"))
-        integers = torch.empty(out.shape, dtype=torch.int16).random_(-32768, 32768, generator=generator)
         kind = name.split(".")[-2]
         fan_in = 1 if kind == "embed_tokens" else out.shape[-1]
-        out.copy_(integers.float() * (_GAINS.get(kind, 1.0) * math.sqrt(3 / fan_in) / 32768))
+        self._fill(out, _GAINS.get(kind, 1.0) * math.sqrt(3 / fan_in), self._key(name))
+
+    def _key(self, name: str) -> int:
+        digest = hashlib.sha256(f"{self._seed}/{name}".encode()).digest()
+        return int.from_bytes(digest[:7], "little")
+
+    def _fill(self, out: torch.Tensor, most: float, key: int) -> None:
+        """Fill ``out`` with numbers from -``most`` to ``most``, all equally likely."""
+        generator = torch.Generator().manual_seed(key)
+        integers = torch.empty(out.shape, dtype=torch.int16).random_(-32768, 32768, generator=generator)
+        out.copy_(integers.float() * (most / 32768))
 
     def stored(self, name: str) -> None:
         """Nothing here is quantised."""
+
+
+class DeviceWeights(RandomWeights):
+    """The same distributions, drawn on the device where they will stay.
+
+    A seed gives the same weights again on the same kind of device, and not those of `RandomWeights`.
+    """
+
+    def _fill(self, out: torch.Tensor, most: float, key: int) -> None:
+        out.uniform_(-most, most, generator=torch.Generator(out.device).manual_seed(key))
+
+
+def dummy_weights(shapes: Mapping[str, Shape], seed: int, device: torch.device) -> RandomWeights:
+    """Made-up weights for ``device``, had quickly: on a CPU those that every machine has for ``seed``."""
+    return (RandomWeights if device.type == "cpu" else DeviceWeights)(shapes, seed)
