@@ -8,7 +8,14 @@ from pellucid.attention.triton_tile import attend_tile
 
 @triton.jit
 def store_heads(
-    out, values, first, head_stride, ROWS: tl.constexpr, GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr
+    out,
+    values,
+    first,
+    head_stride,
+    ROWS: tl.constexpr,
+    GROUP: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
 ):
     """Store what is real of ``values`` [ROWS, PADDED_DIM]: GROUP heads of one token, from the head ``first`` on."""
     members, dims = tl.arange(0, ROWS), tl.arange(0, PADDED_DIM)
@@ -44,7 +51,9 @@ def combine(
         there = splits < used
         weight = tl.load(weights + mine, mask=there[:, None], other=float("-inf"), cache_modifier=".cg")
         real = there[:, None, None] & (dims < HEAD_DIM)[None, None, :]
-        part = tl.load(sums + mine[:, :, None] * HEAD_DIM + dims[None, None, :], mask=real, other=0.0, cache_modifier=".cg")
+        part = tl.load(
+            sums + mine[:, :, None] * HEAD_DIM + dims[None, None, :], mask=real, other=0.0, cache_modifier=".cg"
+        )
         higher = tl.maximum(peak, tl.max(weight, 0))
         share = tl.exp2(weight - higher[None, :])
         fade = tl.exp2(peak - higher)
@@ -54,7 +63,9 @@ def combine(
     return acc / total[:, None]
 
 
-@triton.jit(do_not_specialize=["table_stride"], do_not_specialize_on_alignment=["query_start", "context_lens", "tables"])
+@triton.jit(
+    do_not_specialize=["table_stride"], do_not_specialize_on_alignment=["query_start", "context_lens", "tables"]
+)
 def decode_kernel(
     out,
     q,

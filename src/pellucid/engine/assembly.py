@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -15,6 +15,7 @@ from pellucid.engine.config import SchedulerConfig
 from pellucid.engine.core import EngineCore
 from pellucid.engine.memory import PoolSize, pool_size
 from pellucid.engine.options import EngineOptions
+from pellucid.engine.progress import progress
 from pellucid.engine.rehearsal import rehearse
 from pellucid.engine.scheduler import Scheduler
 from pellucid.errors import ConfigError
@@ -25,6 +26,9 @@ from pellucid.log import say
 from pellucid.model import LoadedModel, Model, ModelConfig, Tokenizer, find, load, parse_device, parse_dtype
 from pellucid.model.llama import weight_bytes
 from pellucid.runtime.runner import Runner
+
+if TYPE_CHECKING:
+    from pellucid.runtime.device_runner import DeviceRunner
 
 
 class Assembly(NamedTuple):
@@ -87,14 +91,7 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
     scheduler = _scheduler(options, pool, config)
     broadcast = Broadcast(scheduler.kv, source.name) if _observed(options) else None
     storage = KVStorage(config.num_layers, pool.num_blocks, options.block_size, *shape, device)
-    runner = Runner(
-        loaded.model,
-        storage,
-        attention,
-        eos_token_ids=config.eos_token_ids,
-        seed=options.seed,
-        compiled_sampling=loaded.model.ops.name == "compiled",
-    )
+    runner = _runner(options, loaded.model, storage, attention, pool.max_model_len)
     say(_summary(options, source.name, pool))
     say(_arithmetic(loaded, attention.name))
     return Assembly(
@@ -130,6 +127,35 @@ def _needs(options: EngineOptions, model: Model, attention: AttentionBackend) ->
     tokens, samples = options.max_num_batched_tokens, options.max_num_seqs
     activations = peak_bytes(model.device, lambda: rehearse(model, attention, options.block_size, tokens, samples))
     return Needs(model.weight_bytes, activations)
+
+
+def _runner(
+    options: EngineOptions, model: Model, storage: KVStorage, attention: AttentionBackend, max_model_len: int
+) -> Runner | DeviceRunner:
+    """On a card the whole step is a graph; with attention that reads back from the device it cannot be."""
+    eos = model.config.eos_token_ids
+    if model.device.type == "cpu" or attention.name != "triton":
+        compiled = model.ops.name == "compiled"
+        return Runner(model, storage, attention, eos_token_ids=eos, seed=options.seed, compiled_sampling=compiled)
+    from pellucid.ops.triton_launch import chained  # here, because most machines have no triton
+    from pellucid.runtime.device_runner import DeviceRunner
+
+    assert options.max_num_seqs is not None
+    runner = DeviceRunner(
+        model,
+        storage,
+        attention,
+        max_num_seqs=options.max_num_seqs,
+        max_num_batched_tokens=options.max_num_batched_tokens,
+        max_model_len=max_model_len,
+        eos_token_ids=eos,
+        seed=options.seed,
+        enforce_eager=options.enforce_eager,
+        pdl=chained(model.device)["PDL"],
+    )
+    with progress("Capturing graphs", runner.graphs, show=runner.graphs > 0) as done:
+        runner.capture(done)
+    return runner
 
 
 def _same_dtype(options: EngineOptions, loaded: LoadedModel, asked: torch.dtype) -> torch.dtype:

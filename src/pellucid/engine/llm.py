@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as ProgressBar
 
 from pellucid.engine.assembly import assemble
 from pellucid.engine.interrupt import interrupts_wait
 from pellucid.engine.live import LiveRequest
 from pellucid.engine.options import DEFAULT_MODEL, EngineOptions
 from pellucid.engine.output import RequestOutput
+from pellucid.engine.progress import progress
 from pellucid.engine.prompt import conversations, listed, parse
 from pellucid.engine.scheduler import Progress
 from pellucid.errors import RequestError
@@ -71,12 +67,12 @@ class LLM:
         unfinished = {live.handle for live in mine}
         asynchronous = self.options.async_scheduling is not False
         try:
-            with _progress(len(mine), show=use_tqdm) as (bar, task):
+            with progress("Generating", len(mine), show=use_tqdm) as advance:
                 while unfinished:
                     self._advance(asynchronous)
                     ended = {handle for handle in unfinished & self._news.keys() if self._news[handle].finished}
                     unfinished -= ended
-                    bar.advance(task, len(ended))
+                    advance(len(ended))
         finally:
             self._leave(mine)
         return [live.output() for live in mine]
@@ -218,12 +214,3 @@ def _one_each(params: SamplingParams | Sequence[SamplingParams] | None, count: i
     if len(params) != count:
         raise RequestError(f"{count} prompts came with {len(params)} sampling_params; give one for all, or one each.")
     return list(params)
-
-
-@contextmanager
-def _progress(total: int, *, show: bool) -> Iterator[tuple[ProgressBar, TaskID]]:
-    """A bar of finished requests on a terminal's stderr."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with ProgressBar(*columns, console=console, transient=True, disable=not (show and console.is_terminal)) as bar:
-        yield bar, bar.add_task("Generating", total=total)

@@ -42,7 +42,14 @@ def squares(x):
 
 @triton.jit
 def accumulate(
-    sums, x, w, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr, UPCAST: tl.constexpr
+    sums,
+    x,
+    w,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    SPLIT: tl.constexpr,
+    UPCAST: tl.constexpr,
 ):
     """Add the products of ``x`` [ROWS, DEPTH] and ``w`` [COLUMNS, DEPTH]; the shape of ``sums`` is that of `nothing`."""
     if UPCAST:

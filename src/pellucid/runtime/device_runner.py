@@ -92,21 +92,25 @@ class DeviceRunner:
         """Bytes of the KV pool, as its tensor says now."""
         return self._storage.nbytes
 
-    @torch.inference_mode()
-    def capture(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Capture the graphs of all buckets now, instead of each when it is first needed.
+    @property
+    def graphs(self) -> int:
+        """How many graphs `capture` makes."""
+        return len(self._buckets.largest_first) if self._graphs else 0
 
-        ``progress`` is told how many of how many are done. Each step is run as padding only, then captured: call this
-        before the first plan. Without graphs there is nothing to do.
+    @torch.inference_mode()
+    def capture(self, done: Callable[[int], None]) -> None:
+        """Capture the graphs of all buckets now, instead of each when it is first needed; ``done(1)`` after each.
+
+        Each step is run as padding only, then captured: call this before the first plan. Without graphs there is
+        nothing to do.
         """
         if self._graphs is None:
             return
         with self._on_device():
             self._buffer.clear()
-            for done, bucket in enumerate(self._buckets.largest_first, 1):
+            for bucket in self._buckets.largest_first:
                 self._graphs.capture(bucket)
-                if progress:
-                    progress(done, len(self._buckets.largest_first))
+                done(1)
             torch.cuda.empty_cache()  # what the steps took while they ran as they are
 
     @torch.inference_mode()
