@@ -22,6 +22,9 @@ export OMP_WAIT_POLICY ?= PASSIVE
 TORCH_INDEX ?=
 QUIET ?= -qq
 
+# A CUDA build of torch brings the triton that it needs. Beside another build this one runs the kernels' tests.
+TRITON := 3.6.0
+
 VENV := .venv
 BIN := $(VENV)/bin
 ENGINE := $(VENV)/.engine
@@ -97,6 +100,7 @@ $(KERNELS): $(ENGINE) kernels/setup.py kernels/pyproject.toml $(wildcard kernels
 
 $(DEV): $(KERNELS)
 	$(SAY) 'installing what the tests need'
+	@$(BIN)/python -c 'import triton' 2>/dev/null || test "$$(uname)" != Linux || $(PIP) triton==$(TRITON) $(OR_HINT)
 	@$(PIP) --editable '.[engine,dev]' $(OR_HINT)
 	@touch $@
 

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import gpu_work
+import pellucid
 from gpu_work import Draw, Line, Work, age
 from report import Figure, print_json, show
 
@@ -245,7 +246,7 @@ def main() -> None:
     figures = figures_of(lines, Path(options.model).name) + figures
     for figure in figures:
         show(figure)
-    versions = {name: importlib.metadata.version(name) for name in ("torch", "pellucid")}
+    versions = {"torch": importlib.metadata.version("torch"), "pellucid": pellucid.__version__}
     facts = {"card": card_name(engine), "model": options.model, "eager": options.eager, "long": options.long}
     print_json("gpu", figures, **facts, versions=versions, lines=[[line.name, line.facts] for line in lines])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,8 +15,18 @@ if not GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
 DTYPES = (torch.float32, torch.float16, torch.bfloat16) if GPU else (torch.float32, torch.float16)
 
-if importlib.util.find_spec("triton") is None:
-    collect_ignore_glob = ["test_*.py"]
+
+class WithoutTriton(pytest.Module):
+    """A file of tests that cannot even be imported here."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        pytest.skip("triton is not installed, and the kernels are written in it", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    if importlib.util.find_spec("triton") is None:
+        return WithoutTriton.from_parent(parent, path=module_path)
+    return None
 
 
 @pytest.fixture

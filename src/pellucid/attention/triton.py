@@ -19,6 +19,7 @@ from pellucid.attention.triton_write import write_kernel
 from pellucid.errors import ConfigError
 
 MOST_HEAD_DIM = 256
+MOST_GROUP = 64
 PROGRAMS_PER_PROCESSOR = 4
 """Of decoding: as many as are at work side by side, so that one round of them covers every context."""
 LEAST_SPLIT = 64
@@ -71,6 +72,11 @@ class TritonAttention(AttentionBackend):
                 f"Triton attention takes heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}; "
                 "choose attention_backend='reference'."
             )
+        if heads // kv_heads > MOST_GROUP:
+            raise ConfigError(
+                f"Triton attention takes up to {MOST_GROUP} query heads a KV head, not {heads // kv_heads}; "
+                "choose attention_backend='reference'."
+            )
 
     def forward(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, kv: KVStorage, layout: StepLayout
@@ -81,7 +87,7 @@ class TritonAttention(AttentionBackend):
         return out
 
     def write(self, layer: int, k: torch.Tensor, v: torch.Tensor, kv: KVStorage, layout: StepLayout) -> None:
-        """Put ``k`` and ``v``, [T, kv_heads, head_dim], into the step's slots. The heads of a token lie side by side."""
+        """Put ``k`` and ``v`` [T, kv_heads, head_dim] into their slots. The heads of a token lie side by side."""
         k_pool, v_pool = kv.layer(layer)
         numbers = k[0].numel()
         write_kernel[(len(k),)](
@@ -92,12 +98,11 @@ class TritonAttention(AttentionBackend):
     def attend(
         self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, *, pdl: bool = False
     ) -> None:
-        """The attention of every token of the step into ``out``, both [T, heads, head_dim] with any strides but the last.
+        """The attention of every token into ``out``, both [T, heads, head_dim]; that of padding is zeros.
 
-        All of the step's K and V are in the pool. What is padding in ``out`` becomes zeros. In a step of one token
-        a request (``max_query`` 1 and T = R) the token of request r is token r, padding included.
-        ``pdl``: decoding begins while the kernel before it ends, and lets the next one do so
-        (programmatic dependent launch).
+        All of the step's K and V are in the pool. In a step of one token a request (``max_query`` 1 and T = R)
+        the token of request r is token r, padding included. ``pdl``: decoding begins while the kernel before it
+        ends, and lets the next one do so (programmatic dependent launch).
         """
         mixed = layout.max_query > 1 or len(q) != len(layout.context_lens)
         self._decode(layer, q, kv, layout, out, mixed, pdl)
@@ -115,9 +120,9 @@ class TritonAttention(AttentionBackend):
         work = self._workspace(q.device, group, dim)
         padded_group = triton.next_power_of_2(group)
         decode_kernel[(kv_heads, splits(requests * kv_heads, layout.max_context, q.device), requests)](
-            out, q, k_pool, v_pool, layout.block_tables, layout.context_lens, layout.query_start, *work,
+            out, q, k_pool, v_pool, layout.block_tables, layout.context_lens, layout.query_start, *work, int(mixed),
             layout.block_tables.stride(0), q.stride(0), q.stride(1), out.stride(0), out.stride(1), scale(dim),
-            MIXED=mixed, GROUP=group, PADDED_GROUP=padded_group, KV_HEADS=kv_heads, HEAD_DIM=dim, PADDED_DIM=padded_dim,
+            GROUP=group, PADDED_GROUP=padded_group, KV_HEADS=kv_heads, HEAD_DIM=dim, PADDED_DIM=padded_dim,
             BLOCK_SIZE=kv.block_size, ROWS=tile.rows, KEYS=tile.keys, LEAST=LEAST_SPLIT,
             AT_ONCE=max(1, 4096 // (padded_group * padded_dim)), UPCAST=upcast(q.dtype), PDL=pdl,
             num_warps=tile.warps, num_stages=tile.stages, launch_pdl=pdl,
@@ -127,7 +132,7 @@ class TritonAttention(AttentionBackend):
         k_pool, v_pool = kv.layer(layer)
         kv_heads, dim = k_pool.shape[2:]
         group, requests = q.shape[1] // kv_heads, len(layout.context_lens)
-        tile = prefill_tile(len(q) * q.shape[1], group, padded(dim), q.dtype, q.device)
+        tile = prefill_tile(len(q) * q.shape[1], padded(dim), q.dtype, q.device)
         tiles = len(q) // (tile.rows // group) + requests + 1
         prefill_kernel[(kv_heads * tiles,)](
             out, q, k_pool, v_pool, layout.block_tables, layout.context_lens, layout.query_start, len(q), requests,
@@ -161,14 +166,14 @@ def decode_tile(group: int, padded_dim: int, dtype: torch.dtype) -> Tile:
     return Tile(rows=max(16, triton.next_power_of_2(group)), keys=keys, warps=4, stages=3)
 
 
-def prefill_tile(rows: int, group: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
-    """Large tiles, unless ``rows`` (tokens × heads) of them leave processors idle or their numbers are large."""
+def prefill_tile(queries: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
+    """Large tiles, unless that leaves processors idle (``queries`` is tokens × heads) or numbers are large."""
     width = padded_dim * dtype.itemsize
-    if width > 256 or group > 128:
-        return Tile(rows=max(64, triton.next_power_of_2(group)), keys=32, warps=4, stages=2)
-    if rows < 128 * processors(device):
-        return Tile(rows=max(64, triton.next_power_of_2(group)), keys=64, warps=4, stages=3)
-    return Tile(rows=128, keys=64, warps=8 if width == 256 else 4, stages=3)
+    if width > 256:
+        return Tile(rows=64, keys=32 if width == 512 else 16, warps=4, stages=2)
+    if queries < 128 * processors(device):
+        return Tile(rows=64, keys=64, warps=4, stages=3)
+    return Tile(rows=128, keys=64, warps=8, stages=3)
 
 
 def padded(dim: int) -> int:
@@ -192,5 +197,5 @@ def interpreted() -> bool:
 
 @cache
 def processors(device: torch.device) -> int:
-    """Multiprocessors of the GPU; those of an H200 where there is none."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 132
+    """Multiprocessors of the GPU; where there is none, few, since the interpreter runs one program after the other."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 16

@@ -1,9 +1,9 @@
-"""Attention of requests that compute one token: the context split among programs, the last of which puts it together."""
+"""Attention of requests that compute one token: a context is split among programs, and the last puts it together."""
 
 import triton
 import triton.language as tl
 
-from pellucid.attention.triton_tile import attend_tile
+from pellucid.attention.triton_tile import attend_tile, block_ids
 
 
 @triton.jit
@@ -51,9 +51,8 @@ def combine(
         there = splits < used
         weight = tl.load(weights + mine, mask=there[:, None], other=float("-inf"), cache_modifier=".cg")
         real = there[:, None, None] & (dims < HEAD_DIM)[None, None, :]
-        part = tl.load(
-            sums + mine[:, :, None] * HEAD_DIM + dims[None, None, :], mask=real, other=0.0, cache_modifier=".cg"
-        )
+        place = mine[:, :, None] * HEAD_DIM + dims[None, None, :]
+        part = tl.load(sums + place, mask=real, other=0.0, cache_modifier=".cg")
         higher = tl.maximum(peak, tl.max(weight, 0))
         share = tl.exp2(weight - higher[None, :])
         fade = tl.exp2(peak - higher)
@@ -64,7 +63,8 @@ def combine(
 
 
 @triton.jit(
-    do_not_specialize=["table_stride"], do_not_specialize_on_alignment=["query_start", "context_lens", "tables"]
+    do_not_specialize=["mixed", "table_stride"],
+    do_not_specialize_on_alignment=["query_start", "context_lens", "tables"],
 )
 def decode_kernel(
     out,
@@ -77,13 +77,13 @@ def decode_kernel(
     sums,
     weights,
     arrived,
+    mixed,
     table_stride,
     q_token_stride,
     q_head_stride,
     out_token_stride,
     out_head_stride,
     scale,
-    MIXED: tl.constexpr,
     GROUP: tl.constexpr,
     PADDED_GROUP: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -104,7 +104,7 @@ def decode_kernel(
     in ``sums`` and ``weights`` (as `combine` reads them) and counts itself in ``arrived`` [requests, KV_HEADS]; who
     finds all others there puts them together and sets the count back to 0.
 
-    If MIXED, requests that compute another number of tokens than one are left alone; otherwise the token of
+    If ``mixed``, requests that compute another number of tokens than one are left alone; otherwise the token of
     request r is token r. A request without context gets zeros.
     """
     head, split, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -113,14 +113,14 @@ def decode_kernel(
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     token = row
-    if MIXED:
+    count = 1
+    if mixed:
         token = tl.load(query_start + row)
-        if tl.load(query_start + row + 1) - token != 1:
-            return
+        count = tl.load(query_start + row + 1) - token
     context = tl.load(context_lens + row)
     span = tl.maximum(tl.cdiv(tl.cdiv(context, splits), LEAST), 1) * LEAST
     used = tl.cdiv(context, span)
-    if split > 0 and split >= used:
+    if (count != 1) | (split >= tl.maximum(used, 1)):
         return
 
     members, dims = tl.arange(0, ROWS), tl.arange(0, PADDED_DIM)
@@ -136,11 +136,14 @@ def decode_kernel(
     acc = tl.zeros([ROWS, PADDED_DIM], tl.float32)
     peak = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
+    blocks = block_ids(table, split * span, limit, KEYS, BLOCK_SIZE)
     for first in range(split * span, limit, KEYS):
+        following = block_ids(table, first + KEYS, limit, KEYS, BLOCK_SIZE)
         acc, peak, total = attend_tile(
-            queries, acc, peak, total, k_pool, v_pool, table, head, first, limit, last, scale,
+            queries, acc, peak, total, k_pool, v_pool, blocks, head, first, limit, last, scale,
             True, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PADDED_DIM, UPCAST,
         )  # fmt: skip
+        blocks = following
     acc /= tl.where(total > 0, total, 1)[:, None]
 
     out += token.to(tl.int64) * out_token_stride

@@ -5,6 +5,17 @@ import triton.language as tl
 
 
 @triton.jit
+def block_ids(table, first, limit, KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr):
+    """The block of each of the positions ``first .. first + KEYS - 1``, 0 from ``limit`` on: int64 [KEYS].
+
+    ``table`` is the request's row of the block table. A tile may lie in many blocks, or in a part of one.
+    """
+    positions = first + tl.arange(0, KEYS)
+    blocks = tl.load(table + positions // BLOCK_SIZE, mask=positions < limit, other=0)
+    return blocks.to(tl.int64)  # pools hold more than 2 ** 31 numbers
+
+
+@triton.jit
 def attend_tile(
     q,
     acc,
@@ -12,7 +23,7 @@ def attend_tile(
     total,
     k_pool,
     v_pool,
-    table,
+    blocks,
     head,
     first,
     limit,
@@ -26,38 +37,36 @@ def attend_tile(
     PADDED_DIM: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
-    """Let the queries ``q`` [rows, PADDED_DIM] see the keys ``first .. first + KEYS - 1`` of a request.
+    """Let the queries ``q`` [rows, PADDED_DIM] see the keys ``first .. first + KEYS - 1``, which lie in ``blocks``.
 
     The online softmax of Milakov and Gimelshein (2018), as in FlashAttention (Dao et al., 2022), to base 2:
     ``scale`` is that of the scores times log2(e). ``acc`` [rows, PADDED_DIM] is the sum of the values, ``total``
-    [rows] that of the weights, both as shares of 2 ** ``peak``, the largest score yet. ``table`` is the request's
-    row of the block table, and the tile may lie in many blocks of it, or in a part of one.
+    [rows] that of the weights, both as shares of 2 ** ``peak``, the largest score yet.
 
-    If MASKED, nothing at or after the position ``limit`` is loaded, so it does not matter what lies there, and row
+    If MASKED, nothing from the position ``limit`` on is loaded, so it does not matter what lies there, and row
     i sees the positions up to ``last[i]`` only. The first tile of a row must hold a key that it sees.
     """
     positions = first + tl.arange(0, KEYS)
     dims = tl.arange(0, PADDED_DIM)
-    loaded = (positions < limit) if MASKED else (positions >= 0)
-    # Pools hold more than 2 ** 31 numbers.
-    blocks = tl.load(table + positions // BLOCK_SIZE, mask=loaded, other=0).to(tl.int64)
     slots = blocks * BLOCK_SIZE + positions % BLOCK_SIZE
     offsets = (slots * (KV_HEADS * HEAD_DIM))[:, None] + (head * HEAD_DIM + dims)[None, :]
     if HEAD_DIM == PADDED_DIM and not MASKED:
         k = tl.load(k_pool + offsets)
         v = tl.load(v_pool + offsets)
     else:
-        real = loaded[:, None] & (dims < HEAD_DIM)[None, :]
+        real = (dims < HEAD_DIM)[None, :]
+        if MASKED:
+            real &= (positions < limit)[:, None]
         k = tl.load(k_pool + offsets, mask=real, other=0.0)
         v = tl.load(v_pool + offsets, mask=real, other=0.0)
     if UPCAST:
         k = k.to(tl.float32)
         v = v.to(tl.float32)
-    scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    scores = tl.dot(q, tl.trans(k), input_precision="tf32x3") * scale
     if MASKED:
         scores = tl.where(positions[None, :] <= last[:, None], scores, float("-inf"))
     higher = tl.maximum(peak, tl.max(scores, 1))
     weights = tl.exp2(scores - higher[:, None])
     fade = tl.exp2(peak - higher)
-    acc = tl.dot(weights.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
+    acc = tl.dot(weights.to(v.dtype), v, acc * fade[:, None], input_precision="tf32x3")
     return acc, higher, total * fade + tl.sum(weights, 1)
