@@ -1,0 +1,280 @@
+"""The sampler's rules in two Triton kernels that take all that varies from the device, so that a CUDA graph holds them.
+
+First every row that asks for top-k, top-p or min-p has its lowest kept logit found; other rows leave at once. Then each
+row's vocabulary is searched by several programs side by side, whichever way the row samples, and the last of them to
+finish writes the token. Scores, filters and random bits are those of `pellucid.runtime.sampler`. Only where two sums
+agree to the last digits of a float32 may another token be chosen: the mass at which top-p cuts, or the noisy scores of
+the best two. A row whose logits are not numbers gets some token of the vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from pellucid.runtime.controls import Controls
+from pellucid.runtime.triton_noise import gumbel_noise, stream_key
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
+LAST_ID = tl.constexpr(2**31 - 1)
+NONE_BEST = tl.constexpr(-(2**63))
+
+PROGRAMS = 1536
+"""How many programs should search at least: about a dozen for each multiprocessor of the largest cards."""
+SMALLEST_PART, LARGEST_PART = 512, 8192
+"""Tokens that one program searches: not so few that there is more to combine than to search."""
+TILE = 1024
+"""Tokens that a program looks at together, eight for each thread of its four warps."""
+FILTER_TILE, FILTER_WARPS = 4096, 16
+"""One program filters a row, over and over: it should have a multiprocessor's breadth."""
+
+
+def choose(
+    logits: torch.Tensor,
+    lines: torch.Tensor,
+    positions: torch.Tensor,
+    controls: Controls,
+    out: torch.Tensor,
+    *,
+    pdl: bool = False,
+) -> None:
+    """Choose a token for every row: ``out`` [S] int64 from ``logits`` [S, vocab_size] float32, which stay as they are.
+
+    ``lines`` [S] int32 says where in ``controls`` a row's are, no line twice; -1 is padding and gets token 0.
+    ``positions`` [S] int32 are those of the tokens to be chosen. What is launched depends on the shape of ``logits``
+    only, and the host waits for nothing. ``pdl``: a kernel may be launched while those in front of it still run (it
+    waits for them before it reads anything).
+    """
+    rows, vocab_size = logits.shape
+    early = {"launch_pdl": True} if pdl else {}
+    shared = (logits, logits.stride(0), lines, positions, controls.words, controls.width, controls.least, vocab_size)
+    width = controls.forbidden_width
+    keep_likely[(rows,)](*shared, FORBIDDEN=width, TILE=FILTER_TILE, PDL=pdl, num_warps=FILTER_WARPS, **early)
+    part = part_size(rows, vocab_size)
+    tile = min(TILE, part)
+    search[(triton.cdiv(vocab_size, part), rows)](
+        *shared, controls.best, controls.searched, out, FORBIDDEN=width, PART=part, TILE=tile, PDL=pdl, **early
+    )
+
+
+def part_size(rows: int, vocab_size: int) -> int:
+    """Tokens that each program searches, so that there are about `PROGRAMS` of them."""
+    fair = triton.next_power_of_2(max(1, rows * vocab_size // PROGRAMS))
+    return min(max(fair, SMALLEST_PART), LARGEST_PART)
+
+
+# ---- A row's controls, in the order of `pellucid.runtime.controls.FIELDS`
+
+
+@triton.jit
+def as_float(word):
+    return word.to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def temperature_of(line):
+    """0 is greedy."""
+    return as_float(tl.load(line))
+
+
+@triton.jit
+def filters_of(line, vocab_size):
+    """Top-k (from ``vocab_size`` on: all), top-p (from 1 on: all) and min-p (0: all)."""
+    top_k = tl.load(line + 1)
+    top_k = tl.where(top_k > 0, top_k, vocab_size)
+    return top_k, as_float(tl.load(line + 2)), as_float(tl.load(line + 3))
+
+
+@triton.jit
+def is_filtered(line, vocab_size):
+    top_k, top_p, min_p = filters_of(line, vocab_size)
+    return (temperature_of(line) > 0) & ((top_k < vocab_size) | (top_p < 1) | (min_p > 0))
+
+
+@triton.jit
+def mixed_seed_of(line):
+    low = tl.load(line + 4).to(tl.uint32, bitcast=True).to(tl.uint64)
+    return low | (tl.load(line + 5).to(tl.uint32, bitcast=True).to(tl.uint64) << 32)
+
+
+@triton.jit
+def forbids_at(line, position):
+    """Whether a stop token may not be sampled at ``position``."""
+    return position < tl.load(line + 6)
+
+
+@triton.jit
+def load_allowed(row, token_ids, vocab_size, line, forbids, FORBIDDEN: tl.constexpr):
+    """Logits of the tokens, -inf for those that are forbidden or lie behind the vocabulary."""
+    logits = tl.load(row + token_ids, mask=token_ids < vocab_size, other=-float("inf"))
+    if forbids:
+        for i in range(FORBIDDEN):
+            logits = tl.where(token_ids == tl.load(line + 7 + i), -float("inf"), logits)
+    return logits
+
+
+# ---- Filters
+
+
+@triton.jit
+def lowest_from(least_score, row, vocab_size, line, forbids, FORBIDDEN: tl.constexpr, TILE: tl.constexpr):
+    """The lowest logit whose score is ``least_score`` or more, but for -inf, and the highest of all logits."""
+    temperature = temperature_of(line)
+    lowest = tl.full([TILE], float("inf"), tl.float32)
+    highest = tl.full([TILE], -float("inf"), tl.float32)
+    for start in range(0, vocab_size, TILE):
+        logits = load_allowed(row, start + tl.arange(0, TILE), vocab_size, line, forbids, FORBIDDEN)
+        kept = (logits > -float("inf")) & (tl.div_rn(logits, temperature) >= least_score)
+        lowest = tl.where(kept & (logits < lowest), logits, lowest)
+        highest = tl.where(logits > highest, logits, highest)
+    return tl.min(lowest), tl.max(highest)
+
+
+@triton.jit
+def weigh_from(limit, most, rate, row, vocab_size, line, forbids, FORBIDDEN: tl.constexpr, TILE: tl.constexpr):
+    """The weights 2 ** (rate · (logit - most)) of the logits from ``limit`` on, summed; the lowest of these logits, and
+    the highest of the others."""
+    total = tl.zeros([TILE], tl.float32)
+    above = tl.full([TILE], float("inf"), tl.float32)
+    below = tl.full([TILE], -float("inf"), tl.float32)
+    for start in range(0, vocab_size, TILE):
+        logits = load_allowed(row, start + tl.arange(0, TILE), vocab_size, line, forbids, FORBIDDEN)
+        higher = logits >= limit
+        total += tl.where(higher, tl.exp2((logits - most) * rate), 0.0)
+        above = tl.where(higher, tl.minimum(above, logits), above)
+        below = tl.where(higher, below, tl.maximum(below, logits))
+    return tl.sum(total), tl.min(above), tl.max(below)
+
+
+@triton.jit
+def cut(low, most, enough, rate, row, vocab_size, line, forbids, FORBIDDEN: tl.constexpr, TILE: tl.constexpr):
+    """The lowest logit, from ``low`` on, such that all that is above it weighs less than ``enough``.
+
+    A bisection between ``low`` and ``most``, the highest. Both ends move to logits that are there: so the cut is exact,
+    equal logits stay together, and it ends when one is left, long before the halves are as near as float32 has them.
+    """
+    high = most
+    while low < high:
+        middle = 0.5 * low + 0.5 * high
+        limit = tl.where((low < middle) & (middle < high), middle, high)
+        weight, above, below = weigh_from(limit, most, rate, row, vocab_size, line, forbids, FORBIDDEN, TILE)
+        too_much = weight >= enough
+        low = tl.where(too_much, above, low)
+        high = tl.where(too_much, high, below)
+    return low
+
+
+@triton.jit
+def keep_likely(
+    logits,
+    stride,
+    lines,
+    positions,
+    words,
+    words_width,
+    least,
+    vocab_size,
+    FORBIDDEN: tl.constexpr,
+    TILE: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """The lowest logit that min-p, then top-k, then top-p keep goes to ``least``, if the row asks for any of them.
+
+    What a score (logit / temperature) decides can be decided by logits, as division leaves their order alone.
+    """
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    index = tl.program_id(0)
+    place = tl.load(lines + index)
+    if place < 0:
+        return
+    line = words + place * words_width
+    if not is_filtered(line, vocab_size):
+        return
+    row = logits + index.to(tl.int64) * stride
+    forbids = forbids_at(line, tl.load(positions + index))
+    temperature = temperature_of(line)
+    top_k, top_p, min_p = filters_of(line, vocab_size)
+    low, most = lowest_from(-float("inf"), row, vocab_size, line, forbids, FORBIDDEN, TILE)
+    if min_p > 0:
+        least_score = tl.div_rn(most, temperature) + tl.log(min_p)
+        low, _ = lowest_from(least_score, row, vocab_size, line, forbids, FORBIDDEN, TILE)
+    if top_k < vocab_size:
+        low = cut(low, most, top_k.to(tl.float32), 0.0, row, vocab_size, line, forbids, FORBIDDEN, TILE)
+    if top_p < 1:
+        rate = 1 / temperature * LOG2_E
+        mass, _, _ = weigh_from(low, most, rate, row, vocab_size, line, forbids, FORBIDDEN, TILE)
+        enough = tl.maximum(top_p * mass, TINY)  # a smaller one is 0, and would leave nothing
+        low = cut(low, most, enough, rate, row, vocab_size, line, forbids, FORBIDDEN, TILE)
+    tl.store(least + place, low)
+
+
+# ---- Search
+
+
+@triton.jit
+def sort_key(score, token_id):
+    """An int64 that is larger for the larger score, and of equal scores for the lower token id."""
+    bits = (score + 0.0).to(tl.int32, bitcast=True)  # -0.0 + 0.0 is 0.0, which -0.0 equals
+    bits = bits ^ ((bits >> 31) & LAST_ID)  # larger negative numbers have smaller magnitudes
+    return (bits.to(tl.int64) << 32) | (token_id ^ LAST_ID).to(tl.int64)
+
+
+@triton.jit
+def search(
+    logits,
+    stride,
+    lines,
+    positions,
+    words,
+    words_width,
+    least,
+    vocab_size,
+    best,
+    searched,
+    out,
+    FORBIDDEN: tl.constexpr,
+    PART: tl.constexpr,
+    TILE: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """The best of a part of a row's tokens joins the best of the other parts; the last part to come writes ``out``."""
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    part, index = tl.program_id(0), tl.program_id(1)
+    place = tl.load(lines + index)
+    if place < 0:
+        tl.store(out + index, 0)
+        return
+    line = words + place * words_width
+    row = logits + index.to(tl.int64) * stride
+    position = tl.load(positions + index)
+    forbids = forbids_at(line, position)
+    temperature = temperature_of(line)
+    key = stream_key(mixed_seed_of(line), position)
+    least_score = tl.full([], -float("inf"), tl.float32)
+    if is_filtered(line, vocab_size):
+        least_score = tl.div_rn(tl.load(least + place), temperature)
+
+    won = tl.full([TILE], -float("inf"), tl.float32)
+    winners = part * PART + tl.arange(0, TILE)
+    for start in range(0, PART, TILE):
+        token_ids = part * PART + start + tl.arange(0, TILE)
+        scores = load_allowed(row, token_ids, vocab_size, line, forbids, FORBIDDEN)
+        if temperature > 0:
+            scores = tl.div_rn(scores, temperature)
+            scores = tl.where(scores >= least_score, scores + gumbel_noise(key, token_ids), -float("inf"))
+        better = scores > won
+        won = tl.where(better, scores, won)
+        winners = tl.where(better, token_ids, winners)
+    score = tl.max(won)
+    winner = tl.min(tl.where(won == score, winners, LAST_ID))
+
+    tl.atomic_max(best + place, sort_key(score, winner), sem="relaxed")
+    if tl.atomic_add(searched + place, 1) == tl.num_programs(0) - 1:  # releases this part's best, acquires the others'
+        tl.store(out + index, (tl.atomic_xchg(best + place, NONE_BEST) & LAST_ID) ^ LAST_ID)
+        tl.store(searched + place, 0)
