@@ -38,13 +38,13 @@ def random_bits(key, token_ids):
 
 
 @triton.jit
-def gumbel_noise(key, token_ids):
-    """Standard Gumbel noise, float32.
+def gumbel_noise(bits):
+    """Standard Gumbel noise, float32, made of random bits.
 
     log1p(x) is log(w) · x / (w - 1) for w = 1 + x as rounded, and x where that is 1: the digits lost in w are lost in
     both (W. Kahan's formula for calculators without log1p; see Goldberg, ACM Computing Surveys 23(1), 1991, theorem 4).
     """
-    uniform = ((random_bits(key, token_ids) >> 11).to(tl.float32) + 0.5) * UNIT
+    uniform = ((bits >> 11).to(tl.float32) + 0.5) * UNIT
     uniform = tl.minimum(uniform, BELOW_ONE)
     rest = 1 - uniform
     lost = tl.where(rest < 1, 1 - rest, 1.0)

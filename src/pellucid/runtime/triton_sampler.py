@@ -9,24 +9,30 @@ the best two. A row whose logits are not numbers gets some token of the vocabula
 
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
 
 from pellucid.runtime.controls import Controls
-from pellucid.runtime.triton_noise import gumbel_noise, stream_key
+from pellucid.runtime.triton_noise import gumbel_noise, random_bits, stream_key
 
-LOG2_E = tl.constexpr(1.4426950408889634)
+LOG_2 = tl.constexpr(math.log(2))
+LOG2_E = tl.constexpr(1 / math.log(2))
 TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
+NEVER = tl.constexpr(-math.inf)
 LAST_ID = tl.constexpr(2**31 - 1)
 NONE_BEST = tl.constexpr(-(2**63))
 
 PROGRAMS = 1536
 """How many programs should search at least: about a dozen for each multiprocessor of the largest cards."""
-SMALLEST_PART, LARGEST_PART = 512, 8192
+SMALLEST_PART, LARGEST_PART = 512, 16_384
 """Tokens that one program searches: not so few that there is more to combine than to search."""
-TILE = 1024
-"""Tokens that a program looks at together, eight for each thread of its four warps."""
+TILE = 256
+"""Tokens that a program of one warp looks at together, if it has many: most tiles turn out to need no logarithms."""
+WARPS = 4
+"""A program that has few tokens looks at them all at once, with so many warps."""
 FILTER_TILE, FILTER_WARPS = 4096, 16
 """One program filters a row, over and over: it should have a multiprocessor's breadth."""
 
@@ -53,9 +59,10 @@ def choose(
     width = controls.forbidden_width
     keep_likely[(rows,)](*shared, FORBIDDEN=width, TILE=FILTER_TILE, PDL=pdl, num_warps=FILTER_WARPS, **early)
     part = part_size(rows, vocab_size)
-    tile = min(TILE, part)
+    tile, warps = (part, WARPS) if part == SMALLEST_PART else (TILE, 1)
+    notes = (controls.best, controls.searched)
     search[(triton.cdiv(vocab_size, part), rows)](
-        *shared, controls.best, controls.searched, out, FORBIDDEN=width, PART=part, TILE=tile, PDL=pdl, **early
+        *shared, *notes, out, part, FORBIDDEN=width, TILE=tile, PDL=pdl, num_warps=warps, **early
     )
 
 
@@ -108,10 +115,10 @@ def forbids_at(line, position):
 @triton.jit
 def load_allowed(row, token_ids, vocab_size, line, forbids, FORBIDDEN: tl.constexpr):
     """Logits of the tokens, -inf for those that are forbidden or lie behind the vocabulary."""
-    logits = tl.load(row + token_ids, mask=token_ids < vocab_size, other=-float("inf"))
+    logits = tl.load(row + token_ids, mask=token_ids < vocab_size, other=NEVER)
     if forbids:
         for i in range(FORBIDDEN):
-            logits = tl.where(token_ids == tl.load(line + 7 + i), -float("inf"), logits)
+            logits = tl.where(token_ids == tl.load(line + 7 + i), NEVER, logits)
     return logits
 
 
@@ -123,10 +130,10 @@ def lowest_from(least_score, row, vocab_size, line, forbids, FORBIDDEN: tl.const
     """The lowest logit whose score is ``least_score`` or more, but for -inf, and the highest of all logits."""
     temperature = temperature_of(line)
     lowest = tl.full([TILE], float("inf"), tl.float32)
-    highest = tl.full([TILE], -float("inf"), tl.float32)
+    highest = tl.full([TILE], NEVER, tl.float32)
     for start in range(0, vocab_size, TILE):
         logits = load_allowed(row, start + tl.arange(0, TILE), vocab_size, line, forbids, FORBIDDEN)
-        kept = (logits > -float("inf")) & (tl.div_rn(logits, temperature) >= least_score)
+        kept = (logits > NEVER) & (tl.div_rn(logits, temperature) >= least_score)
         lowest = tl.where(kept & (logits < lowest), logits, lowest)
         highest = tl.where(logits > highest, logits, highest)
     return tl.min(lowest), tl.max(highest)
@@ -138,7 +145,7 @@ def weigh_from(limit, most, rate, row, vocab_size, line, forbids, FORBIDDEN: tl.
     the highest of the others."""
     total = tl.zeros([TILE], tl.float32)
     above = tl.full([TILE], float("inf"), tl.float32)
-    below = tl.full([TILE], -float("inf"), tl.float32)
+    below = tl.full([TILE], NEVER, tl.float32)
     for start in range(0, vocab_size, TILE):
         logits = load_allowed(row, start + tl.arange(0, TILE), vocab_size, line, forbids, FORBIDDEN)
         higher = logits >= limit
@@ -198,7 +205,7 @@ def keep_likely(
     forbids = forbids_at(line, tl.load(positions + index))
     temperature = temperature_of(line)
     top_k, top_p, min_p = filters_of(line, vocab_size)
-    low, most = lowest_from(-float("inf"), row, vocab_size, line, forbids, FORBIDDEN, TILE)
+    low, most = lowest_from(NEVER, row, vocab_size, line, forbids, FORBIDDEN, TILE)
     if min_p > 0:
         least_score = tl.div_rn(most, temperature) + tl.log(min_p)
         low, _ = lowest_from(least_score, row, vocab_size, line, forbids, FORBIDDEN, TILE)
@@ -213,6 +220,22 @@ def keep_likely(
 
 
 # ---- Search
+
+
+@triton.jit
+def most_score(logits, bits, rate, least_score):
+    """No less than the scores, noise included, that logits have with random bits and temperature 1 / ``rate``; -inf for
+    most that are filtered out.
+
+    All that makes the noise small is left out: -log1p(-u) >= u, the lower half of u's bits, and what log2 is more than
+    the bits of a float32, read as an integer, say: 2^23 · (log2(u) + 127) or up to 0.0861 · 2^23 less. The last digits
+    of all these steps are far below the 1e-3 on top, and those of the division below a millionth.
+    """
+    scores = logits * rate
+    scores += tl.abs(scores) * 1e-6
+    upper_half = (bits >> 32).to(tl.uint32).to(tl.float32)
+    noise = upper_half.to(tl.int32, bitcast=True).to(tl.float32) * (-LOG_2 / 2**23) + ((127 + 32) * LOG_2 + 1e-3)
+    return tl.where(scores >= least_score, scores + noise, NEVER)
 
 
 @triton.jit
@@ -236,8 +259,8 @@ def search(
     best,
     searched,
     out,
+    part_size,
     FORBIDDEN: tl.constexpr,
-    PART: tl.constexpr,
     TILE: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -256,25 +279,27 @@ def search(
     forbids = forbids_at(line, position)
     temperature = temperature_of(line)
     key = stream_key(mixed_seed_of(line), position)
-    least_score = tl.full([], -float("inf"), tl.float32)
+    least_score = tl.full([], NEVER, tl.float32)
     if is_filtered(line, vocab_size):
         least_score = tl.div_rn(tl.load(least + place), temperature)
 
-    won = tl.full([TILE], -float("inf"), tl.float32)
-    winners = part * PART + tl.arange(0, TILE)
-    for start in range(0, PART, TILE):
-        token_ids = part * PART + start + tl.arange(0, TILE)
+    start = part * part_size
+    won, winner = tl.full([], NEVER, tl.float32), start
+    for first in range(start, start + part_size, TILE):
+        token_ids = first + tl.arange(0, TILE)
         scores = load_allowed(row, token_ids, vocab_size, line, forbids, FORBIDDEN)
+        limits = scores
         if temperature > 0:
-            scores = tl.div_rn(scores, temperature)
-            scores = tl.where(scores >= least_score, scores + gumbel_noise(key, token_ids), -float("inf"))
-        better = scores > won
-        won = tl.where(better, scores, won)
-        winners = tl.where(better, token_ids, winners)
-    score = tl.max(won)
-    winner = tl.min(tl.where(won == score, winners, LAST_ID))
+            limits = most_score(scores, random_bits(key, token_ids), 1 / temperature, least_score)
+        if tl.max(limits) > won:
+            if temperature > 0:
+                scores = tl.div_rn(scores, temperature)
+                scores = tl.where(scores >= least_score, scores + gumbel_noise(random_bits(key, token_ids)), NEVER)
+            score = tl.max(scores)
+            if score > won:
+                won, winner = score, tl.min(tl.where(scores == score, token_ids, LAST_ID))
 
-    tl.atomic_max(best + place, sort_key(score, winner), sem="relaxed")
+    tl.atomic_max(best + place, sort_key(won, winner), sem="relaxed")
     if tl.atomic_add(searched + place, 1) == tl.num_programs(0) - 1:  # releases this part's best, acquires the others'
-        tl.store(out + index, (tl.atomic_xchg(best + place, NONE_BEST) & LAST_ID) ^ LAST_ID)
+        tl.store(out + index, (tl.atomic_xchg(best + place, NONE_BEST, sem="relaxed") & LAST_ID) ^ LAST_ID)
         tl.store(searched + place, 0)
