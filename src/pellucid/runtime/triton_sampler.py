@@ -26,11 +26,7 @@ LAST_ID = tl.constexpr(2**31 - 1)
 NONE_BEST = tl.constexpr(-(2**63))
 
 PROGRAMS = 1536
-<<<<<<< HEAD
-"""How many programs should search at least: about a dozen for each multiprocessor of the largest cards."""
-=======
 """How many programs should search: about a dozen for each multiprocessor of the largest cards."""
->>>>>>> gpu-sampler
 SMALLEST_PART, LARGEST_PART = 512, 16_384
 """Tokens that one program searches: not so few that there is more to combine than to search."""
 TILE = 256
