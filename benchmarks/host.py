@@ -75,17 +75,18 @@ class Clock:
 
         return timed
 
-    def _turn(self, asynchronous: bool) -> None:
+    def _turn(self, asynchronous: bool) -> Any:
         between = time.perf_counter() - self._ended  # what `generate` did since the last turn
         self._parts.clear()
         blind = self._pairs and len(self.on) > len(self.off)
         with without_journal(self._llm) if blind else nullcontext():
             start = time.perf_counter()
-            self._advance(asynchronous)
+            answer = self._advance(asynchronous)
             whole = time.perf_counter() - start + between
         glue = whole - sum(self._parts.values())
         (self.off if blind else self.on).append(self._parts | {"glue": glue, "step": whole})
         self._ended = time.perf_counter()
+        return answer
 
 
 def decode(requests: int, steps: int, seed: int, journal_capacity: int | None) -> Clock:
