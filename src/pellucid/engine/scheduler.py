@@ -8,7 +8,10 @@ go out, results come in, and between them the KV manager keeps the blocks.
 from __future__ import annotations
 
 from collections import deque
+from itertools import compress
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from pellucid.engine.config import SchedulerConfig
 from pellucid.engine.draft import Draft
@@ -21,7 +24,7 @@ from pellucid.plan.request import Request
 from pellucid.plan.step import StepPlan, StepResult
 
 
-class Progress(NamedTuple):
+class Progress(Struct, frozen=True, gc=False):
     """One request got one token; ``last`` says whether the request has ended with it."""
 
     sequence: Sequence
@@ -142,15 +145,15 @@ class Scheduler:
                 f"result of step {result.step} with {len(result.tokens)} tokens does not answer the plan of "
                 f"step {plan.step} for {sum(plan.samples)}."
             )
-        sampled = [sequence for sequence, samples in zip(sequences, plan.samples, strict=True) if samples]
         live = [
             (sequence, token)
-            for sequence, token in zip(sampled, result.tokens, strict=True)
+            for sequence, token in zip(compress(sequences, plan.samples), result.tokens, strict=True)
             if sequence.finish_reason is None  # else it ended (aborted, or stopped a step ago) while this step ran
         ]
         self.kv.commit(plan.step, [sequence.name for sequence, _ in live])
+        requests = len(self._live)
         progress = [Progress(sequence, token, self._accept(sequence, token)) for sequence, token in live]
-        if any(update.last for update in progress):
+        if len(self._live) < requests:
             self.running = [sequence for sequence in self.running if sequence.finish_reason is None]
         return progress
 

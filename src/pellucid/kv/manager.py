@@ -197,7 +197,7 @@ class KVManager:
             self.ledger.published(identities[i])
         table.published = full
         table.publish_at = (full + 1) * size
-        ids = tuple(block.id for block in table.blocks[first:full])
+        ids = tuple([block.id for block in table.blocks[first:full]])
         self.journal.append(acts.Publish(self.step, table.name, ids, tuple(identities[first:full])))
 
     def preempt(self, table: BlockTable, by: BlockTable, writing: Writing | None) -> None:
