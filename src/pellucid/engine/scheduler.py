@@ -177,11 +177,10 @@ class Scheduler:
             sequence = running[row]
             table = sequence.table
             start = table.slots
-            horizon = len(sequence.tokens) + sequence.pending
-            if horizon >= sequence.limit:  # the token that ends it is already under way
+            if sequence.horizon >= sequence.limit:  # the token that ends it is already under way
                 row += 1
                 continue
-            count = horizon - start
+            count = sequence.horizon - start
             if count > draft.budget:
                 count = draft.budget
             blocks = extend(table, start + count)
