@@ -1,4 +1,4 @@
-"""What does the host do for a step? `LLM.generate` with everything but the model: the answers are made up, and there at once.
+"""What does the host do for a step? `LLM.generate` with all but the model: its answers are made up, and there at once.
 
 A device that needs half a millisecond for a step is kept busy only by a host that needs less. Here 1, 64 and 256
 requests decode through `LLM.generate`, asynchronously as on a GPU, over blocks of 16 with the prefix cache on: prompts

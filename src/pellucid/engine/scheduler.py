@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from functools import cached_property
 from itertools import compress
+
 from msgspec import Struct
 
 from pellucid.engine.config import SchedulerConfig

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+
 from msgspec import Struct
 
 from pellucid.errors import ConfigError
