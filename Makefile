@@ -72,6 +72,7 @@ lint: $(DEV)
 
 bench: $(KERNELS)
 	@$(BIN)/python benchmarks/scheduler.py
+	@$(BIN)/python benchmarks/host.py
 	@$(BIN)/python benchmarks/journal.py
 	@$(BIN)/python benchmarks/cpu.py
 

@@ -316,8 +316,8 @@ class Bench:
         return len(self.kv.live_tables()), dict(self._computed)
 
     def _seen(self, progress: list[Progress]) -> list[Progress]:
-        for sequence, token, _ in progress:
-            self.outputs[sequence.handle].append(token)
+        for update in progress:
+            self.outputs[update.sequence.handle].append(update.token)
         self.check()
         return progress
 

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+PARTS = ("schedule", "launch", "collect", "commit", "note", "glue")
 
 
 @pytest.fixture
@@ -78,6 +79,17 @@ def test_the_journal_benchmark() -> None:
     assert low <= middle <= high
     assert figures["journal_share"]["value"] > 0
     assert figures["journal_share"]["target"] == figures["journal_cost"]["target"] == 1.0
+
+
+def test_the_host_benchmark() -> None:
+    figures = last_line("host.py", "--requests", "1", "3", "--steps", "20")["figures"]
+    for requests in ("1", "3"):
+        for way in ("on", "off"):
+            parts = [figures[f"{requests}_journal_{way}_{part}"]["value"] for part in PARTS]
+            whole = figures[f"{requests}_journal_{way}_step"]["value"]
+            assert 0 < max(parts) < whole
+        assert figures[f"{requests}_full_journal_mean"]["value"] > 0
+    assert figures["1_journal_on_step"]["target"] == 80
 
 
 def test_others_get_the_very_weights(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from model_free import examples
 from pellucid.engine.detokenizer import REPLACEMENT, Detokenizer
 from pellucid.model import LoadedModel
 
@@ -12,7 +15,7 @@ TEXTS = ("plain words, with spaces", "안녕하세요 세계", "žluťoučký k�
 
 def deltas(tokenizer: object, ids: list[int]) -> list[str]:
     detokenizer = Detokenizer(tokenizer, skip_special_tokens=True)
-    pieces = [detokenizer.add(token, last=index == len(ids) - 1) for index, token in enumerate(ids)]
+    pieces = [detokenizer.catch_up(ids[:length], last=length == len(ids)) for length in range(1, len(ids) + 1)]
     assert detokenizer.text == "".join(pieces)
     return pieces
 
@@ -39,3 +42,22 @@ def test_an_unfinished_character_at_the_very_end_is_flushed_once(tiny: LoadedMod
     pieces = deltas(tiny.tokenizer, [*b"ok ", *"한".encode()[:2]])
     assert "".join(pieces[:-1]) == "ok "
     assert REPLACEMENT in pieces[-1]
+
+
+@given(
+    ids=st.lists(st.sampled_from([*b"ab ", *"한é".encode(), 0xFF, 0x80]), max_size=12),
+    lengths=st.lists(st.integers(0, 12), max_size=4),
+    last=st.booleans(),
+)
+@examples(300)
+def test_text_is_the_same_whenever_it_is_asked_for(
+    tiny: LoadedModel, ids: list[int], lengths: list[int], last: bool
+) -> None:
+    plain, now_and_then = (Detokenizer(tiny.tokenizer, skip_special_tokens=True) for _ in range(2))
+    texts = [""]
+    for length in range(1, len(ids) + 1):
+        plain.catch_up(ids[:length], last=last and length == len(ids))
+        texts.append(plain.text)
+    for length in [*sorted(length for length in lengths if length < len(ids)), len(ids)]:
+        now_and_then.catch_up(ids[:length], last=last and length == len(ids))
+        assert now_and_then.text == texts[length]

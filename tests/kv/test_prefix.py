@@ -51,8 +51,18 @@ def test_the_same_tokens_elsewhere_are_recognised() -> None:
     assert index.elsewhere(b"p", b"")
     assert index.elsewhere(b"p", b"other salt")
     assert not index.elsewhere(b"p", b"salt")  # the own namespace is not elsewhere
-    index.add(Block(3), plain)
+    third = Block(3)
+    index.add(third, plain)
     assert index.elsewhere(b"p", b"salt")
+    index.discard(third, plain)
+    assert not index.elsewhere(b"p", b"salt")
+
+
+def test_no_namespace_is_not_elsewhere_for_those_who_have_none() -> None:
+    index = PrefixIndex()
+    index.add(Block(1), content(b"p"))
+    assert index.elsewhere(b"p", b"salt")
+    assert not index.elsewhere(b"p", b"")
 
 
 def test_elsewhere_ends_with_the_last_block_of_that_namespace() -> None:

@@ -868,7 +868,7 @@ SCHEDULER = [
     ),
     Mutant(
         "engine/scheduler.py",
-        "while blocks is None and not self.kv.fenced_would_do(sequence.table, start + count):",
+        "while blocks is None and not self.kv.fenced_would_do(table, start + count):",
         "while blocks is None:",
         "everybody is pre-empted although fenced blocks are on their way",
     ),
@@ -889,34 +889,34 @@ SCHEDULER = [
     ),
     Mutant(
         "engine/scheduler.py",
-        "elif sequence.table.slots >= sequence.table.publish_at:",
-        "elif False:",
+        "if table.slots >= table.publish_at:",
+        "if False:",
         "a block whose last token comes late is never published",
     ),
     Mutant(
         "engine/scheduler.py",
-        "if any(update.last for update in progress):",
+        "if len(self._live) < before:",
         "if False:",
         "an ended request keeps running",
     ),
     Mutant(
         "engine/scheduler.py",
-        "while row < len(self.running) and draft.budget > 0:",
-        "while row < len(self.running):",
+        "while row < len(running) and draft.budget > 0:",
+        "while row < len(running):",
         "nothing: the budget is not looked at before a running row",
         equivalent="each running request was admitted with budget left, only the last can need more than one token, "
         "and nobody is admitted while it does: the list ends before the budget",
     ),
     Mutant(
         "engine/scheduler.py",
-        "if horizon >= sequence.limit:  # the token that ends it is already under way",
-        "if horizon > sequence.limit:",
+        "if sequence.horizon >= sequence.limit:  # the token that ends it is already under way",
+        "if sequence.horizon > sequence.limit:",
         "a step is planned past the limit",
     ),
     Mutant(
         "engine/scheduler.py",
-        "count = min(horizon - start, draft.budget)",
-        "count = horizon - start",
+        "if count > draft.budget:",
+        "if False:",
         "the rest of a chunked prompt ignores the budget",
     ),
     Mutant(
@@ -1008,8 +1008,8 @@ SCHEDULER = [
     ),
     Mutant(
         "engine/scheduler.py",
-        "for plan, _, rows in self.launched:",
-        "for plan, _, rows in list(self.launched)[:1]:",
+        "for launched in self.launched:",
+        "for launched in list(self.launched)[:1]:",
         "of two steps that write to a request only the older is waited for",
     ),
     Mutant(
@@ -1084,7 +1084,12 @@ SEQUENCE = [
         "elif length > self.limit:",
         "a request never ends by length",
     ),
-    Mutant("engine/sequence.py", "self.pending -= 1", "pass", "tokens that came still count as under way"),
+    Mutant(
+        "engine/sequence.py",
+        "return self.horizon - len(self.tokens)",
+        "return self.horizon - self.prompt_len",
+        "tokens that came still count as under way",
+    ),
     Mutant(
         "engine/sequence.py",
         "if token in self.request.sampling.stop_token_ids:",
@@ -1102,17 +1107,22 @@ SEQUENCE = [
 DRAFT = [
     Mutant(
         "engine/draft.py",
-        "samples = start + count == len(sequence.tokens) + sequence.pending",
+        "samples = start + count == sequence.horizon",
         "samples = start + count == len(sequence.tokens)",
         "a step planned ahead does not sample",
     ),
     Mutant(
         "engine/draft.py",
-        "samples = start + count == len(sequence.tokens) + sequence.pending",
+        "samples = start + count == sequence.horizon",
         "samples = True",
         "a chunk of a prompt samples a token",
     ),
-    Mutant("engine/draft.py", "sequence.pending += 1", "sequence.pending = 1", "two tokens under way count as one"),
+    Mutant(
+        "engine/draft.py",
+        "sequence.horizon += 1",
+        "sequence.horizon = len(sequence.tokens) + 1",
+        "two tokens under way count as one",
+    ),
     Mutant("engine/draft.py", "self.budget -= count", "pass", "every row has the whole budget"),
     Mutant(
         "engine/draft.py",
@@ -1122,7 +1132,7 @@ DRAFT = [
     ),
     Mutant(
         "engine/draft.py",
-        "sequence.pending -= self.samples[row]",
+        "sequence.horizon -= self.samples[row]",
         "pass",
         "a struck row's token still counts as under way",
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from model_free import Bench
 
 
@@ -10,5 +12,5 @@ def test_an_ownerless_block_under_a_hash_that_is_not_its_contents() -> None:
     bench.run("a", range(10, 14))
     (cached,) = (block for block in bench.kv.pool.blocks if block.content is not None)
     assert bench.auditor.check() == []
-    cached.content = cached.content._replace(tokens=(7, 7, 7, 7))
+    cached.content = replace(cached.content, tokens=(7, 7, 7, 7))
     assert {(fault.invariant, fault.blocks) for fault in bench.auditor.check()} == {("I6", (cached.id,))}

@@ -28,7 +28,7 @@ class Block(Part):
     def block_hash(self) -> bytes | None:
         """The identity of a findable block's content, else None."""
         content = self._block.content
-        return content and content.identity
+        return content.identity if content else None
 
     def __repr__(self) -> str:
         return f"KVCacheBlock(block_id={self.block_id}, ref_cnt={self.ref_cnt}, is_null={self.is_null})"

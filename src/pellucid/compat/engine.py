@@ -36,9 +36,10 @@ class Engine(LLM):
         self.ids.forget(name)
         return super()._forget(name)
 
-    def _advance(self, asynchronous: bool) -> None:
-        super()._advance(asynchronous)
+    def _advance(self, asynchronous: bool) -> list[int]:
+        ended = super()._advance(asynchronous)
         self.record.step(self._memory())
+        return ended
 
     def _memory(self) -> PoolMemory:
         memory = self.kv.memory()

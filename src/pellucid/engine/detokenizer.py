@@ -1,4 +1,4 @@
-"""Token ids to text, one token at a time, never half a character."""
+"""Token ids to text, as the tokens come, never half a character."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Detokenizer:
     """Grows one request's text as its tokens come.
 
     A token may depend on the ones before it (spaces at word starts) and may hold part of a
-    character only, so a window of the last tokens is decoded again with each new one, and nothing
+    character only, so a window of the last tokens is decoded again with the new ones, and nothing
     is given out while the window ends in an unfinished character. (The two offsets are the method
     of Hugging Face's text-generation-inference.)
     """
@@ -25,22 +25,32 @@ class Detokenizer:
     def __init__(self, tokenizer: TextDecoder, *, skip_special_tokens: bool) -> None:
         self._decoder = tokenizer
         self._skip = skip_special_tokens
-        self._ids: list[int] = []
+        self._seen = 0
         self._window = 0  # where the decoded window begins
         self._given = 0  # tokens whose text has been given out
         self.text = ""
 
-    def add(self, token: int, *, last: bool = False) -> str:
-        """Take one more token; returns the text it adds. ``last`` flushes an unfinished character."""
-        self._ids.append(token)
-        before = self._decode(self._window, self._given)
-        after = self._decode(self._window, len(self._ids))
-        if len(after) <= len(before) or (after.endswith(REPLACEMENT) and not last):
-            return ""
-        self._window, self._given = self._given, len(self._ids)
-        delta = after[len(before) :]
-        self.text += delta
-        return delta
+    def catch_up(self, ids: list[int], *, last: bool = False) -> str:
+        """Take what ``ids``, all tokens so far, has more than the last time; returns the text that adds.
 
-    def _decode(self, start: int, end: int) -> str:
-        return self._decoder.decode(self._ids[start:end], skip_special_tokens=self._skip)
+        The text does not depend on how many tokens come at once. ``last`` flushes an unfinished character.
+        """
+        length = len(self.text)
+        for end in range(len(ids), self._seen, -1):  # the newest may end in half a character
+            if self._give(ids, end, last=last and end == len(ids)):
+                break
+        self._seen = len(ids)
+        return self.text[length:]
+
+    def _give(self, ids: list[int], end: int, *, last: bool) -> bool:
+        """Give out the text of the tokens up to ``end``; False if there is none, or half a character at its end."""
+        before = self._decode(ids[self._window : self._given])
+        after = self._decode(ids[self._window : end])
+        if len(after) <= len(before) or (after.endswith(REPLACEMENT) and not last):
+            return False
+        self._window, self._given = self._given, end
+        self.text += after[len(before) :]
+        return True
+
+    def _decode(self, ids: list[int]) -> str:
+        return self._decoder.decode(ids, skip_special_tokens=self._skip)

@@ -22,9 +22,9 @@ class Draft:
 
     def schedule(self, sequence: Sequence, start: int, count: int, blocks: tuple[int, ...]) -> None:
         """Add a row that computes ``count`` tokens from ``start`` on, in ``blocks`` besides those it has."""
-        samples = start + count == len(sequence.tokens) + sequence.pending
+        samples = start + count == sequence.horizon
         if samples:
-            sequence.pending += 1
+            sequence.horizon += 1
         self.sequences.append(sequence)
         self.starts.append(start)
         self.counts.append(count)
@@ -50,7 +50,7 @@ class Draft:
             return
         row = self.sequences.index(sequence)
         self.budget += self.counts[row]
-        sequence.pending -= self.samples[row]
+        sequence.horizon -= self.samples[row]
         for column in (self.sequences, self.starts, self.counts, self.samples):
             del column[row]
         self.new_blocks.pop(sequence.handle, None)

@@ -9,7 +9,11 @@ from pellucid.engine.sequence import Sequence
 
 
 class LiveRequest:
-    """A submission, the prompt it came with, and the text it has so far (none without a tokenizer)."""
+    """A submission, the prompt it came with, and the text it has so far (none without a tokenizer).
+
+    Text is made when somebody asks for it, of all tokens that came meanwhile: a step costs nothing for a text that
+    nobody looks at before the end.
+    """
 
     def __init__(self, sequence: Sequence, prompt: Prompt, tokenizer: TextDecoder | None) -> None:
         self.sequence = sequence
@@ -22,17 +26,13 @@ class LiveRequest:
     def finished(self) -> bool:
         return self.sequence.finish_reason is not None
 
-    def add(self, token: int, *, last: bool) -> None:
-        """The text grows by ``token``."""
-        if self.detokenizer:
-            self.detokenizer.add(token, last=last)
-
     def output(self) -> RequestOutput:
         sequence = self.sequence
+        output = sequence.output
         completion = CompletionOutput(
             index=0,
-            text=self.detokenizer.text if self.detokenizer else "",
-            token_ids=sequence.output,
+            text=self._text(output),
+            token_ids=output,
             finish_reason=sequence.finish_reason,
             stop_reason=sequence.stop_reason,
         )
@@ -44,3 +44,10 @@ class LiveRequest:
             finished=self.finished,
             num_cached_tokens=sequence.table.cached_tokens,
         )
+
+    def _text(self, output: list[int]) -> str:
+        if self.detokenizer is None:
+            return ""
+        complete = self.finished and self.sequence.finish_reason != "abort"
+        self.detokenizer.catch_up(output, last=complete)
+        return self.detokenizer.text

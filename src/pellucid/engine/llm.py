@@ -69,10 +69,9 @@ class LLM:
         try:
             with progress("Generating", len(mine), show=use_tqdm) as advance:
                 while unfinished:
-                    self._advance(asynchronous)
-                    ended = {handle for handle in unfinished & self._news.keys() if self._news[handle].finished}
-                    unfinished -= ended
-                    advance(len(ended))
+                    if ended := unfinished.intersection(self._advance(asynchronous)):
+                        unfinished -= ended
+                        advance(len(ended))
         finally:
             self._leave(mine)
         return [live.output() for live in mine]
@@ -158,19 +157,19 @@ class LLM:
 
     # -- how ---------------------------------------------------------------------------------------
 
-    def _advance(self, asynchronous: bool) -> None:
-        """Run one engine step, and note who got a token."""
+    def _advance(self, asynchronous: bool) -> list[int]:
+        """Run one engine step, and note who got a token; returns the handles of those who ended."""
         with interrupts_wait():  # half a step would leave the engine unusable
             self._core.asynchronous = asynchronous
-            self._note(self._core.step())
+            return self._note(self._core.step())
 
-    def _note(self, progress: list[Progress]) -> None:
-        for sequence, token, last in progress:
-            live = self._live[sequence.name]
-            self._news[sequence.handle] = live
-            if last:
-                self._forget(sequence.name)
-            live.add(token, last=last)
+    def _note(self, progress: list[Progress]) -> list[int]:
+        live = self._live
+        self._news |= {update.sequence.handle: live[update.sequence.name] for update in progress}
+        ended = [update.sequence for update in progress if update.last]
+        for sequence in ended:
+            self._forget(sequence.name)
+        return [sequence.handle for sequence in ended]
 
     def _forget(self, name: str) -> LiveRequest:
         """The request has ended; its name is free again."""

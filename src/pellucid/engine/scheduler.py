@@ -8,7 +8,10 @@ go out, results come in, and between them the KV manager keeps the blocks.
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from functools import cached_property
+from itertools import compress
+
+from msgspec import Struct
 
 from pellucid.engine.config import SchedulerConfig
 from pellucid.engine.draft import Draft
@@ -21,7 +24,7 @@ from pellucid.plan.request import Request
 from pellucid.plan.step import StepPlan, StepResult
 
 
-class Progress(NamedTuple):
+class Progress(Struct, frozen=True, gc=False):
     """One request got one token; ``last`` says whether the request has ended with it."""
 
     sequence: Sequence
@@ -29,12 +32,17 @@ class Progress(NamedTuple):
     last: bool
 
 
-class Launched(NamedTuple):
-    """A plan whose result has not come yet, with the sequences behind its rows, and their rows by handle."""
+class Launched:
+    """A plan whose result has not come yet, with the sequences behind its rows."""
 
-    plan: StepPlan
-    sequences: list[Sequence]
-    rows: dict[int, int]
+    def __init__(self, plan: StepPlan, sequences: list[Sequence]) -> None:
+        self.plan = plan
+        self.sequences = sequences
+
+    @cached_property
+    def rows(self) -> dict[int, int]:
+        """Rows by handle, for those who leave while the step runs: in most steps nobody asks."""
+        return {handle: row for row, handle in enumerate(self.plan.handles)}
 
 
 class Scheduler:
@@ -126,8 +134,7 @@ class Scheduler:
         plan = draft.plan(self._released, self._moves)
         self._released = []
         self._moves = []
-        rows = {handle: row for row, handle in enumerate(plan.handles)}
-        self.launched.append(Launched(plan, draft.sequences, rows))
+        self.launched.append(Launched(plan, draft.sequences))
         self.kv.launch([sequence.name for sequence in draft.sequences], plan.counts)
         return plan
 
@@ -136,50 +143,54 @@ class Scheduler:
 
         Raises `InvariantViolation` if the result belongs to another plan.
         """
-        plan, sequences, _ = self.launched.popleft()
+        launched = self.launched.popleft()
+        plan = launched.plan
         if plan.step != result.step or sum(plan.samples) != len(result.tokens):
             raise InvariantViolation(
                 f"result of step {result.step} with {len(result.tokens)} tokens does not answer the plan of "
                 f"step {plan.step} for {sum(plan.samples)}."
             )
-        sampled = [sequence for sequence, samples in zip(sequences, plan.samples, strict=True) if samples]
         live = [
             (sequence, token)
-            for sequence, token in zip(sampled, result.tokens, strict=True)
+            for sequence, token in zip(compress(launched.sequences, plan.samples), result.tokens, strict=True)
             if sequence.finish_reason is None  # else it ended (aborted, or stopped a step ago) while this step ran
         ]
         self.kv.commit(plan.step, [sequence.name for sequence, _ in live])
+        before = len(self._live)
         progress = [Progress(sequence, token, self._accept(sequence, token)) for sequence, token in live]
-        if any(update.last for update in progress):
+        if len(self._live) < before:
             self.running = [sequence for sequence in self.running if sequence.finish_reason is None]
         return progress
 
     def _accept(self, sequence: Sequence, token: int) -> bool:
         """Give ``sequence`` its token; True if it has ended with it and returned its blocks."""
-        last = sequence.accept(token)
-        if last:
+        if sequence.accept(token):
             self._retire(sequence)
-        elif sequence.table.slots >= sequence.table.publish_at:
-            self.kv.publish(sequence.table)
-        return last
+            return True
+        table = sequence.table
+        if table.slots >= table.publish_at:
+            self.kv.publish(table)
+        return False
 
     def _schedule_running(self, draft: Draft) -> None:
-        row = 0
-        while row < len(self.running) and draft.budget > 0:
-            sequence = self.running[row]
-            start = sequence.table.slots
-            horizon = len(sequence.tokens) + sequence.pending
-            if horizon >= sequence.limit:  # the token that ends it is already under way
+        row, running, extend = 0, self.running, self.kv.extend
+        while row < len(running) and draft.budget > 0:
+            sequence = running[row]
+            table = sequence.table
+            start = table.slots
+            if sequence.horizon >= sequence.limit:  # the token that ends it is already under way
                 row += 1
                 continue
-            count = min(horizon - start, draft.budget)
-            blocks = self.kv.extend(sequence.table, start + count)
-            while blocks is None and not self.kv.fenced_would_do(sequence.table, start + count):
+            count = sequence.horizon - start
+            if count > draft.budget:
+                count = draft.budget
+            blocks = extend(table, start + count)
+            while blocks is None and not self.kv.fenced_would_do(table, start + count):
                 victim = self._victim()
                 row -= self._preempt(victim, sequence, row, draft)
                 if victim is sequence:
                     return
-                blocks = self.kv.extend(sequence.table, start + count)
+                blocks = extend(table, start + count)
             if blocks is None:  # a further victim would gain nothing before the next commit gives enough
                 draft.pressed = True
             else:
@@ -238,8 +249,9 @@ class Scheduler:
     def _writing(self, sequence: Sequence) -> Writing | None:
         """What launched steps still write to ``sequence``'s blocks, until the last of them is committed."""
         writing: Writing | None = None
-        for plan, _, rows in self.launched:
-            if (row := rows.get(sequence.handle)) is not None:
+        for launched in self.launched:
+            plan = launched.plan
+            if (row := launched.rows.get(sequence.handle)) is not None:
                 start = min(writing.start, plan.starts[row]) if writing else plan.starts[row]
                 writing = Writing(plan.step, start, plan.starts[row] + plan.counts[row])
         return writing

@@ -10,17 +10,17 @@ class Sequence:
     """The scheduler's view of one submission.
 
     ``tokens`` are all known ids, prompt then output, and the very list that ``table`` reads.
-    ``pending`` counts tokens that launched steps will sample and nobody has seen yet: known and
-    pending together are what the next plan may count on. No step is planned past ``limit`` tokens.
+    ``horizon`` counts them together with those that launched steps will sample and nobody has seen
+    yet: what the next plan may count on. No step is planned past ``limit`` tokens.
     ``handle`` is unique per submission, in order of arrival.
     """
 
     __slots__ = (
         "finish_reason",
         "handle",
+        "horizon",
         "limit",
         "name",
-        "pending",
         "prompt_len",
         "request",
         "stop_from",
@@ -40,12 +40,17 @@ class Sequence:
         self.table = table
         self.prompt_len = len(request.prompt)
         self.limit = limit
-        self.pending = 0
+        self.horizon = len(tokens)
         sampling = request.sampling
         self.stop_ids = frozenset(sampling.stop_token_ids) | frozenset(() if sampling.ignore_eos else eos)
         self.stop_from = self.prompt_len + sampling.min_tokens
         self.finish_reason: str | None = None
         self.stop_reason: int | None = None
+
+    @property
+    def pending(self) -> int:
+        """Tokens that launched steps will sample and nobody has seen yet."""
+        return self.horizon - len(self.tokens)
 
     @property
     def output(self) -> list[int]:
@@ -55,7 +60,6 @@ class Sequence:
         """Append a sampled token; True if the request has ended with it (`finish_reason` says why)."""
         tokens = self.tokens
         tokens.append(token)
-        self.pending -= 1
         length = len(tokens)
         if token in self.stop_ids and length >= self.stop_from:
             self.finish_reason = "stop"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from pellucid.errors import ConfigError
 
@@ -32,7 +33,7 @@ class BlockState(enum.StrEnum):
     FENCED = "fenced"  # no owner, but a launched step may still write to it
 
 
-class Content(NamedTuple):
+class Content(Struct, frozen=True, gc=False):
     """What a full block holds, and hence what a prefix lookup may find.
 
     ``identity`` is the block's SHA-256 chain value, ``parent`` that of the block before it in the

@@ -197,7 +197,7 @@ class KVManager:
             self.ledger.published(identities[i])
         table.published = full
         table.publish_at = (full + 1) * size
-        ids = tuple(block.id for block in table.blocks[first:full])
+        ids = tuple([block.id for block in table.blocks[first:full]])
         self.journal.append(acts.Publish(self.step, table.name, ids, tuple(identities[first:full])))
 
     def preempt(self, table: BlockTable, by: BlockTable, writing: Writing | None) -> None:
@@ -405,7 +405,7 @@ class KVManager:
             block_size=self.block_size,
             reuse_policy=pool.reclaimable.name,
             owners=tuple([block.owners for block in pool.blocks]),
-            identities=tuple([block.content and block.content.identity for block in pool.blocks]),
+            identities=tuple([block.content.identity if block.content else None for block in pool.blocks]),
             fences=tuple([block.fence for block in pool.blocks]),
             reuse_order=tuple([block.id for block in pool.reclaimable]),
             taken=pool.taken,

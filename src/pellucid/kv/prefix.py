@@ -16,7 +16,7 @@ class PrefixIndex(Generic[Holder]):
 
     def __init__(self) -> None:
         self._blocks: dict[bytes, list[Holder]] = {}
-        self._spaces: dict[bytes, dict[bytes, int]] = {}  # plain identity -> namespace -> blocks
+        self._spaces: dict[bytes, dict[bytes, int]] = {}  # plain identity -> namespace, if it is one -> blocks
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -34,12 +34,15 @@ class PrefixIndex(Generic[Holder]):
 
     def elsewhere(self, plain: bytes, space: bytes) -> bool:
         """Whether another namespace than ``space`` holds the tokens that ``plain`` stands for."""
+        if space and plain in self._blocks:  # without a namespace, identity and plain identity are the same
+            return True
         return any(other != space for other in self._spaces.get(plain, ()))
 
     def add(self, block: Holder, content: Content) -> None:
         self._blocks.setdefault(content.identity, []).append(block)
-        spaces = self._spaces.setdefault(content.plain, {})
-        spaces[content.namespace] = spaces.get(content.namespace, 0) + 1
+        if content.namespace:
+            spaces = self._spaces.setdefault(content.plain, {})
+            spaces[content.namespace] = spaces.get(content.namespace, 0) + 1
 
     def replace(self, block: Holder, by: Holder, content: Content) -> None:
         """``content`` is now in ``by`` instead of ``block``, and as old as it was."""
@@ -51,7 +54,10 @@ class PrefixIndex(Generic[Holder]):
         blocks.remove(block)
         if not blocks:
             del self._blocks[content.identity]
-        spaces = self._spaces[content.plain]
+        if content.namespace:
+            self._leave(self._spaces[content.plain], content)
+
+    def _leave(self, spaces: dict[bytes, int], content: Content) -> None:
         spaces[content.namespace] -= 1
         if not spaces[content.namespace]:
             del spaces[content.namespace]
