@@ -93,7 +93,7 @@ class Model:
         layout: StepLayout,
         attention: AttentionBackend,
     ) -> torch.Tensor:
-        """Hidden states [T, hidden_size], after the last norm, of T tokens packed request after request.
+        """Hidden states [T, hidden_size] as they leave the last layer, of T tokens packed request after request.
 
         ``token_ids`` and ``positions`` are int64 [T]; ``layout`` says which rows belong together and where
         their K and V go; ``attention`` writes and reads ``kv``.
@@ -103,19 +103,19 @@ class Model:
         norm, eps = self.ops.rms_norm, self.config.rms_eps
         x = self._vocabulary.rows(token_ids)
         if self._decoder is not None and attention.name == self._decoder.attention:
-            self._decoder(x, cos, sin, kv, layout)
-            return norm(x, self._norm, eps)
+            self._decoder(x, cos, sin, kv, layout, attention)
+            return x
         for index, layer in enumerate(self._layers):
             q, k, v = self._qkv(layer, norm(x, layer.input_norm, eps), cos, sin)
             attended = attention.forward(index, q, k, v, kv, layout)
             layer.output.add_to(x, attended.flatten(1))
             layer.down.add_to(x, layer.gate_up(norm(x, layer.mlp_norm, eps)))
-        return norm(x, self._norm, eps)
+        return x
 
     @torch.inference_mode()
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Scores of every token for R hidden states [R, hidden_size]: float32 [R, vocab_size]."""
-        return self._head.scores(hidden)
+        """The last norm of R hidden states [R, hidden_size], then scores of every token: float32 [R, vocab_size]."""
+        return self.ops.scores(self._head, hidden, self._norm, self.config.rms_eps)
 
     def _qkv(
         self, layer: Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor

@@ -12,7 +12,7 @@ import torch
 from pellucid.ops.matrix import Matrix
 
 if TYPE_CHECKING:
-    from pellucid.attention import KVStorage, StepLayout
+    from pellucid.attention import AttentionBackend, KVStorage, StepLayout
 
 
 class Linear(Protocol):
@@ -76,11 +76,18 @@ class Decoder(Protocol):
     attention: str
 
     def __call__(
-        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, kv: KVStorage, layout: StepLayout
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        kv: KVStorage,
+        layout: StepLayout,
+        attention: AttentionBackend,
     ) -> None:
         """Turn ``x`` [T, hidden] from what enters the first layer into what leaves the last, in place.
 
-        ``cos`` and ``sin`` are float32 [T, D/2]; K and V go to ``kv`` and are read there as ``layout`` says.
+        ``cos`` and ``sin`` are float32 [T, D/2]; K and V go to ``kv`` and are read there as ``layout`` says,
+        by ``attention``, or by what is the same.
         """
 
 
@@ -118,6 +125,10 @@ class Ops(ABC):
 
         The heads of one token lie side by side; ``cos`` and ``sin`` are float32 [T, D/2].
         """
+
+    def scores(self, head: Vocabulary, x: torch.Tensor, norm: torch.Tensor, eps: float) -> torch.Tensor:
+        """The end of a model: `rms_norm` of ``x`` [T, hidden] with the weights ``norm``, then the scores of ``head``."""
+        return head.scores(self.rms_norm(x, norm, eps))
 
     def decoder(self, layers: Sequence[Layer], heads: Heads, eps: float) -> Decoder | None:
         """The whole of ``layers`` in one call, for operations that can; None for those that go one by one."""

@@ -17,7 +17,7 @@ from pellucid.ops.plain import PlainGated, PlainLinear, PlainVocabulary
 from pellucid.pages import Arena
 
 if TYPE_CHECKING:
-    from pellucid.attention import KVStorage, StepLayout
+    from pellucid.attention import AttentionBackend, KVStorage, StepLayout
 
 PANEL = 32
 """Outputs that are packed, and computed, together."""
@@ -135,7 +135,13 @@ class CompiledDecoder:
             kernels.describe_layer(where, *addresses, *(field for m in matrices for field in m.described()))
 
     def __call__(
-        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, kv: KVStorage, layout: StepLayout
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        kv: KVStorage,
+        layout: StepLayout,
+        attention: AttentionBackend,
     ) -> None:
         k, v = kv.layer_addresses(0)
         self._kernels.decode(

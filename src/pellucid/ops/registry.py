@@ -11,16 +11,18 @@ from pellucid.ops.compiled import CompiledOps
 from pellucid.ops.plain import PlainOps
 from pellucid.ops.prepacked import PrepackedOps
 
-NAMES = ("auto", "compiled", "onednn", "torch")
+NAMES = ("auto", "compiled", "onednn", "torch", "triton")
 
 
 def choose_ops(name: str, dtype: torch.dtype, device: torch.device) -> Ops:
-    """The operations of this ``name``; ``auto`` takes the fastest that this processor can run, and says why.
+    """The operations of this ``name``; ``auto`` takes the fastest that ``device`` can run, and says why.
 
     Raises `ConfigError` for an unknown name, and for operations that cannot be had here, with the reason.
     """
     if name not in NAMES:
         raise ConfigError(f"There are no kernels {name!r}; known: {', '.join(NAMES)}.")
+    if name == "triton" or (name == "auto" and device.type == "cuda"):
+        return _on_a_card(name, dtype, device)
     missing = native().missing(dtype, device)
     if name == "compiled" or (name == "auto" and not missing):
         if missing:
@@ -33,3 +35,17 @@ def choose_ops(name: str, dtype: torch.dtype, device: torch.device) -> Ops:
     if name == "onednn" or (name == "auto" and prepacks):
         return PrepackedOps(dtype, f"torch, weights prepacked by oneDNN{because}")
     return PlainOps(dtype, f"torch{because}")
+
+
+def _on_a_card(name: str, dtype: torch.dtype, device: torch.device) -> Ops:
+    try:
+        from pellucid.ops.triton import TritonOps  # here, because most machines have no triton
+    except ImportError as error:
+        missing: str | None = f"triton cannot be imported ({error})"
+    else:
+        missing = TritonOps.missing(device)
+        if missing is None:
+            return TritonOps(dtype, f"Triton kernels and cuBLAS on {TritonOps.card(device)}")
+    if name == "triton":
+        raise ConfigError(f"The Triton kernels cannot be used: {missing}; choose kernels='auto'.")
+    return PlainOps(dtype, f"torch; not the Triton kernels: {missing}")

@@ -1,0 +1,85 @@
+"""All layers of a decoder, five kernels each for few rows: nothing goes to memory that the next product could take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import torch
+
+from pellucid.ops.base import Heads
+from pellucid.ops.triton_launch import chained
+from pellucid.ops.triton_matrix import TritonGated, TritonLinear
+from pellucid.ops.triton_rope import rotate, rotated_product
+from pellucid.ops.triton_tiles import narrow
+
+if TYPE_CHECKING:
+    from pellucid.attention import KVStorage, StepLayout
+
+
+class Attends(Protocol):
+    """The half of attention that comes after K and V have been written."""
+
+    def attend(
+        self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, *, pdl: bool = False
+    ) -> None:
+        """Write the attention of ``q`` [T, H, D], its heads side by side, to ``out`` [T, H, D]; padding to zeros.
+
+        ``pdl``: as the kernels here, it may start before the one before it has ended.
+        """
+
+
+class TritonLayer(NamedTuple):
+    """`pellucid.ops.Layer`, its matrices those of `TritonOps`."""
+
+    input_norm: torch.Tensor
+    qkv: TritonLinear
+    norms: tuple[torch.Tensor, torch.Tensor] | None
+    output: TritonLinear
+    mlp_norm: torch.Tensor
+    gate_up: TritonGated
+    down: TritonLinear
+
+
+class TritonDecoder:
+    """The layers one after the other, without a word to the host: only sizes are asked for, so it can be captured."""
+
+    attention = "triton"
+
+    def __init__(self, layers: Sequence[TritonLayer], heads: Heads, eps: float) -> None:
+        self._layers, self._heads, self._eps = layers, heads, eps
+
+    def __call__(
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        kv: KVStorage,
+        layout: StepLayout,
+        attention: Attends,
+    ) -> None:
+        pdl = chained(x.device)["PDL"]
+        for index, layer in enumerate(self._layers):
+            q = self._queries(layer, x, cos, sin, kv.layer(index), layout.slots)
+            attended = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+            attention.attend(index, q, kv, layout, attended, pdl=pdl)
+            layer.output.add_to(x, attended.flatten(1))
+            layer.down.add_to(x, layer.gate_up.normed(x, layer.mlp_norm, self._eps))
+
+    def _queries(
+        self,
+        layer: TritonLayer,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        pools: tuple[torch.Tensor, torch.Tensor],
+        slots: torch.Tensor,
+    ) -> torch.Tensor:
+        """q [T, H, D], turned; k and v have gone to their slots. A norm of whole heads needs the whole product first."""
+        heads, qkv = self._heads, layer.qkv
+        if layer.norms is None and narrow(*x.shape):
+            weights = (qkv.weight, qkv.bias, layer.input_norm, self._eps)
+            return rotated_product(x, *weights, heads, cos, sin, pools, slots)
+        packed = qkv.normed(x, layer.input_norm, self._eps)
+        rotate(packed, heads, cos, sin, layer.norms, self._eps, pools, slots)
+        return packed[:, : heads.queries * heads.dim].unflatten(1, (heads.queries, heads.dim))

@@ -1,0 +1,29 @@
+"""Rows of an embedding, gathered."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from pellucid.ops.triton_launch import announce, await_input, chained
+from pellucid.ops.triton_tiles import power_of_two
+
+
+@triton.jit
+def rows_kernel(ids, matrix, out, K: tl.constexpr, WIDTH: tl.constexpr, PDL: tl.constexpr):
+    announce(PDL)
+    token = tl.program_id(0).to(tl.int64)
+    k = tl.arange(0, WIDTH)
+    await_input(PDL)
+    id = tl.load(ids + token).to(tl.int64)
+    tl.store(out + token * K + k, tl.load(matrix + id * K + k, mask=k < K), mask=k < K)
+
+
+def rows(ids: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """The rows ``ids`` [T] of ``matrix`` [tokens, hidden], both contiguous: [T, hidden]."""
+    hidden = matrix.shape[1]
+    out = torch.empty((len(ids), hidden), dtype=matrix.dtype, device=matrix.device)
+    if len(ids):
+        rows_kernel[(len(ids),)](ids, matrix, out, hidden, power_of_two(hidden), **chained(out.device))
+    return out

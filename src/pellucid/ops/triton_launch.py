@@ -1,0 +1,43 @@
+"""How kernels follow each other on the card: each may start while the one before it still runs.
+
+Programmatic dependent launch (CUDA programming guide, "Programmatic Dependent Launch and Synchronization"): a kernel
+lets the next one start early, and waits itself before it reads what the one before it wrote. Weights, which no kernel
+writes, are loaded ahead of that wait.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+import triton
+import triton.language as tl
+
+INTERPRETED: bool = triton.knobs.runtime.interpret
+
+
+@cache
+def chained(device: torch.device) -> dict[str, bool]:
+    """Launch options of a kernel in the chain, on ``device``."""
+    if INTERPRETED or torch.cuda.get_device_capability(device) < (9, 0):
+        return {"PDL": False}
+    return {"PDL": True, "launch_pdl": True}
+
+
+def upcast(dtype: torch.dtype) -> bool:
+    """Whether operands must be widened before a product: the interpreter cannot multiply bfloat16 matrices."""
+    return INTERPRETED and dtype is torch.bfloat16
+
+
+@triton.jit
+def announce(PDL: tl.constexpr):
+    """Let the next kernel start: it waits for the end of this one before it reads."""
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
+def await_input(PDL: tl.constexpr):
+    """Wait for the end of the kernel before this one."""
+    if PDL:
+        tl.extra.cuda.gdc_wait()

@@ -1,0 +1,267 @@
+"""Products of few rows with a weight matrix: each program streams some rows of the matrix past all rows of the input.
+
+The input may be normed on the way (every program does it for itself: the input is small and in the cache), and what
+happens to the product happens before it is stored: no launch and no trip to memory in between.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from pellucid.ops.triton_launch import announce, await_input, chained, upcast
+from pellucid.ops.triton_norm import rms_norm
+from pellucid.ops.triton_tiles import Tile, rows_of, tile
+
+
+@triton.jit
+def strip(base, k, K: tl.constexpr, END: tl.constexpr):
+    """Columns ``k`` of the rows that begin at ``base`` [n, 1]; those from K on, if the last of them (END) is, are 0."""
+    if END <= K:
+        out = tl.load(base + k[None, :])
+    else:
+        out = tl.load(base + k[None, :], mask=(k < K)[None, :], other=0.0)
+    return out
+
+
+@triton.jit
+def normed(x, scale, norm):
+    """RMSNorm of a strip of rows, rounded to their own type before the weight is applied, and after."""
+    rounded = (x.to(tl.float32) * scale[:, None]).to(x.dtype)
+    return (rounded.to(tl.float32) * norm.to(tl.float32)).to(x.dtype)
+
+
+@triton.jit
+def squares(x):
+    wide = x.to(tl.float32)
+    return tl.sum(wide * wide, 1)
+
+
+@triton.jit
+def accumulate(
+    sums, x, w, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr, UPCAST: tl.constexpr
+):
+    """Add the products of ``x`` [ROWS, DEPTH] and ``w`` [COLUMNS, DEPTH]; the shape of ``sums`` is that of `nothing`."""
+    if UPCAST:
+        x, w = x.to(tl.float32), w.to(tl.float32)
+    if ROWS == 1:
+        sums += w.to(tl.float32) * x.to(tl.float32)
+    elif SPLIT == 1:
+        sums = tl.dot(x, tl.trans(w), sums, input_precision="ieee")
+    else:
+        x = tl.permute(tl.reshape(x, (ROWS, SPLIT, DEPTH // SPLIT)), (1, 0, 2))
+        w = tl.permute(tl.reshape(w, (COLUMNS, SPLIT, DEPTH // SPLIT)), (1, 2, 0))
+        sums = tl.dot(x, w, sums, input_precision="ieee")
+    return sums
+
+
+@triton.jit
+def nothing(ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr):
+    """Sums before anything is added: one a product for one row, one a column and split for more."""
+    if ROWS == 1:
+        sums = tl.zeros((COLUMNS, DEPTH), tl.float32)
+    elif SPLIT == 1:
+        sums = tl.zeros((ROWS, COLUMNS), tl.float32)
+    else:
+        sums = tl.zeros((SPLIT, ROWS, COLUMNS), tl.float32)
+    return sums
+
+
+@triton.jit
+def total(sums, ROWS: tl.constexpr, SPLIT: tl.constexpr):
+    """[ROWS, COLUMNS] float32."""
+    if ROWS == 1:
+        out = tl.sum(sums, 1)[None, :]
+    elif SPLIT == 1:
+        out = sums
+    else:
+        out = tl.sum(sums, 0)
+    return out
+
+
+@triton.jit
+def at_once(
+    x_rows, norm, eps, w_rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr,
+    LAST: tl.constexpr, SPLIT: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
+):  # fmt: skip
+    """`multiplied`, all weights in registers before the input is there."""
+    k = tl.arange(0, FIRST)
+    w = strip(w_rows, k, K, FIRST)
+    if NORM:
+        g = strip(norm, k, K, FIRST)
+    if LAST:
+        k_last = FIRST + tl.arange(0, LAST)
+        w_last = strip(w_rows, k_last, K, FIRST + LAST)
+        if NORM:
+            g_last = strip(norm, k_last, K, FIRST + LAST)
+    await_input(PDL)
+    x = strip(x_rows, k, K, FIRST)
+    if LAST:
+        x_last = strip(x_rows, k_last, K, FIRST + LAST)
+    if NORM:
+        square = squares(x)
+        if LAST:
+            square += squares(x_last)
+        scale = tl.rsqrt(square / K + eps)
+        x = normed(x, scale, g)
+        if LAST:
+            x_last = normed(x_last, scale, g_last)
+    sums = accumulate(nothing(ROWS, COLUMNS, FIRST, SPLIT), x, w, ROWS, COLUMNS, FIRST, SPLIT, UPCAST)
+    if LAST:
+        sums = accumulate(sums, x_last, w_last, ROWS, COLUMNS, LAST, SPLIT, UPCAST)
+    return total(sums, ROWS, SPLIT)
+
+
+@triton.jit
+def scales(x_rows, eps, K: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr):
+    """What RMSNorm multiplies each row by: [ROWS] float32."""
+    square = tl.zeros((ROWS,), tl.float32)
+    for start in tl.range(0, K, DEPTH, num_stages=STAGES):
+        square += squares(strip(x_rows, start + tl.arange(0, DEPTH), K, (K + DEPTH - 1) // DEPTH * DEPTH))
+    return tl.rsqrt(square / K + eps)
+
+
+@triton.jit
+def in_steps(
+    x_rows, norm, eps, w_rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
+):  # fmt: skip
+    """`multiplied`, a tile after the other; the first tile of weights is there before the input."""
+    END: tl.constexpr = (K + DEPTH - 1) // DEPTH * DEPTH
+    k = tl.arange(0, DEPTH)
+    w = strip(w_rows, k, K, DEPTH)
+    await_input(PDL)
+    x = strip(x_rows, k, K, DEPTH)
+    if NORM:
+        scale = scales(x_rows, eps, K, ROWS, DEPTH, STAGES)
+        x = normed(x, scale, strip(norm, k, K, DEPTH))
+    sums = accumulate(nothing(ROWS, COLUMNS, DEPTH, SPLIT), x, w, ROWS, COLUMNS, DEPTH, SPLIT, UPCAST)
+    for start in tl.range(DEPTH, K, DEPTH, num_stages=STAGES):
+        w = strip(w_rows, start + k, K, END)
+        x = strip(x_rows, start + k, K, END)
+        if NORM:
+            x = normed(x, scale, strip(norm, start + k, K, END))
+        sums = accumulate(sums, x, w, ROWS, COLUMNS, DEPTH, SPLIT, UPCAST)
+    return total(sums, ROWS, SPLIT)
+
+
+@triton.jit
+def multiplied(
+    x, x_stride, tokens, norm, eps, weight, rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr,
+    PDL: tl.constexpr, UPCAST: tl.constexpr,
+):  # fmt: skip
+    """[ROWS, COLUMNS] float32: the rows of ``x``, normed if NORM, times the rows ``rows`` [COLUMNS] of ``weight``.
+
+    Rows of x from ``tokens`` on are the last one again.
+    """
+    announce(PDL)
+    x_rows = x + tl.minimum(tl.arange(0, ROWS), tokens - 1)[:, None] * x_stride
+    w_rows = weight + rows[:, None].to(tl.int64) * K
+    if FIRST + LAST >= K:
+        out = at_once(x_rows, norm, eps, w_rows, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, NORM, PDL, UPCAST)
+    else:
+        out = in_steps(x_rows, norm, eps, w_rows, K, ROWS, COLUMNS, FIRST, SPLIT, STAGES, NORM, PDL, UPCAST)
+    return out
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def product_kernel(
+    x, x_stride, norm, eps, weight, bias, out, out_stride, tokens, N: tl.constexpr, K: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr,
+    STAGES: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, ADD: tl.constexpr, PDL: tl.constexpr,
+    UPCAST: tl.constexpr,
+):  # fmt: skip
+    """The product, its bias added, stored in ``out`` or added to what is there."""
+    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = tl.minimum(columns, N - 1)
+    sums = multiplied(
+        x, x_stride, tokens, norm, eps, weight, inside, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM, PDL, UPCAST
+    )
+    if BIAS:
+        sums += tl.load(bias + inside).to(tl.float32)[None, :]
+    token = tl.arange(0, ROWS)
+    there = out + token[:, None] * out_stride + columns[None, :]
+    mask = (token < tokens)[:, None] & (columns < N)[None, :]
+    if ADD:
+        sums += tl.load(there, mask=mask, other=0.0).to(tl.float32)
+    tl.store(there, sums.to(out.dtype.element_ty), mask=mask)
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def gated_kernel(
+    x, x_stride, norm, eps, weight, out, out_stride, tokens, N: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    NORM: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
+):  # fmt: skip
+    """silu(gate) · up: of 2 N rows of ``weight`` the first half are gates. Gate and up of one output are neighbours."""
+    HALF: tl.constexpr = COLUMNS // 2
+    neighbours = tl.arange(0, COLUMNS)
+    inner = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, N - 1)
+    rows = inner + neighbours % 2 * N
+    sums = multiplied(
+        x, x_stride, tokens, norm, eps, weight, rows, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM, PDL, UPCAST
+    )
+    gate, up = tl.split(tl.reshape(sums, (ROWS, HALF, 2)))
+    token, columns = tl.arange(0, ROWS), tl.program_id(0) * HALF + tl.arange(0, HALF)
+    mask = (token < tokens)[:, None] & (columns < N)[None, :]
+    values = gate * tl.sigmoid(gate) * up
+    tl.store(out + token[:, None] * out_stride + columns[None, :], values.to(out.dtype.element_ty), mask=mask)
+
+
+def product(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    norm: torch.Tensor | None = None,
+    eps: float = 0.0,
+    bias: torch.Tensor | None = None,
+    add: bool = False,
+) -> None:
+    """Write ``x`` [T, in], normed by ``norm``, times ``weight`` [out, in] to ``out`` [T, out], or ``add`` it there."""
+    arguments, chosen, options = prepared(x, norm, eps, weight)
+    outputs, inputs = weight.shape
+    product_kernel[(triton.cdiv(outputs, chosen.columns),)](
+        *arguments, weight if bias is None else bias, out, out.stride(0), len(x), outputs, inputs,
+        BIAS=bias is not None, ADD=add, **options,
+    )  # fmt: skip
+
+
+def gated_product(
+    x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, *, norm: torch.Tensor | None = None, eps: float = 0.0
+) -> None:
+    """Write silu(gate · x) · (up · x) to ``out`` [T, inner]; ``weight`` [2 inner, in] is the gate, then up."""
+    arguments, chosen, options = prepared(x, norm, eps, weight)
+    outputs, inputs = weight.shape
+    grid = (triton.cdiv(outputs, chosen.columns),)
+    gated_kernel[grid](*arguments, out, out.stride(0), len(x), outputs // 2, inputs, **options)
+
+
+def prepared(
+    x: torch.Tensor, norm: torch.Tensor | None, eps: float, weight: torch.Tensor
+) -> tuple[tuple[Any, ...], Tile, dict[str, Any]]:
+    """What a kernel here begins with, the tile it computes, and the launch options that say so."""
+    rows = rows_of(len(x))
+    chosen = tile(*weight.shape, rows)
+    if norm is not None and chosen.apart:
+        x, norm = rms_norm(x, norm, eps), None
+    return (
+        (x, x.stride(0), weight if norm is None else norm, eps, weight),
+        chosen,
+        {
+            "ROWS": rows,
+            "COLUMNS": chosen.columns,
+            "FIRST": chosen.first,
+            "LAST": chosen.last,
+            "SPLIT": chosen.split,
+            "STAGES": chosen.stages,
+            "NORM": norm is not None,
+            "UPCAST": upcast(x.dtype),
+            "num_warps": chosen.warps,
+            **chained(x.device),
+        },
+    )

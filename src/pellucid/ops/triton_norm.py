@@ -1,0 +1,40 @@
+"""RMSNorm of rows, and of heads, in one pass."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from pellucid.ops.triton_launch import announce, await_input, chained
+from pellucid.ops.triton_tiles import power_of_two
+
+
+@triton.jit(do_not_specialize=["heads"])
+def norm_kernel(
+    x, token_stride, head_stride, heads, weight, out, eps, K: tl.constexpr, WIDTH: tl.constexpr, PDL: tl.constexpr
+):
+    announce(PDL)
+    row = tl.program_id(0).to(tl.int64)
+    k = tl.arange(0, WIDTH)
+    g = tl.load(weight + k, mask=k < K, other=0.0)
+    await_input(PDL)
+    source = x + row // heads * token_stride + row % heads * head_stride
+    values = tl.load(source + k, mask=k < K, other=0.0)
+    wide = values.to(tl.float32)
+    rounded = (wide * tl.rsqrt(tl.sum(wide * wide, 0) / K + eps)).to(values.dtype)
+    tl.store(out + row * K + k, (rounded.to(tl.float32) * g.to(tl.float32)).to(values.dtype), mask=k < K)
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """[T, K] or [T, heads, K], its rows anywhere, to a new tensor of its shape."""
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    width, heads = x.shape[-1], x.shape[1] if x.dim() == 3 else 1
+    rows = x.numel() // width
+    if rows:
+        padded = power_of_two(width)
+        norm_kernel[(rows,)](
+            x, x.stride(0), x.stride(-2), heads, weight, out, eps, width, padded,
+            num_warps=min(max(padded // 512, 1), 8), **chained(x.device),
+        )  # fmt: skip
+    return out

@@ -1,0 +1,171 @@
+"""Queries and keys turned to their positions, keys and values put in their slots: after the product, or on its way.
+
+Rotary position embedding (Su et al. 2021, arXiv:2104.09864), half-split: number i of a head turns with i + D/2.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from pellucid.ops.base import Heads
+from pellucid.ops.triton_launch import announce, await_input, chained
+from pellucid.ops.triton_matmul import multiplied, prepared
+from pellucid.ops.triton_tiles import power_of_two
+
+HEADS = 8
+"""Heads of one token that a program turns."""
+
+
+@triton.jit
+def turned(first, second, cos, sin):
+    return first * cos - second * sin, second * cos + first * sin
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def rotated_product_kernel(
+    x, x_stride, norm, eps, weight, bias, cos, sin, q, k_pool, v_pool, slots, tokens,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    NORM: tl.constexpr, BIAS: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
+):  # fmt: skip
+    """q, k and v of ``x``: the two numbers of a pair are neighbours in a program, and turn before they are stored."""
+    TURNS: tl.constexpr = DIM // 2
+    PAIRS: tl.constexpr = (QUERIES + 2 * KEYS) * TURNS
+    HALF: tl.constexpr = COLUMNS // 2
+    neighbours = tl.arange(0, COLUMNS)
+    place = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, PAIRS - 1)
+    rows = place // TURNS * DIM + place % TURNS + neighbours % 2 * TURNS
+    sums = multiplied(
+        x, x_stride, tokens, norm, eps, weight, rows, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM, PDL, UPCAST
+    )
+    if BIAS:
+        sums += tl.load(bias + rows).to(tl.float32)[None, :]
+    first, second = tl.split(tl.reshape(sums, (ROWS, HALF, 2)))
+    token, pair = tl.arange(0, ROWS), tl.program_id(0) * HALF + tl.arange(0, HALF)
+    head, i = pair // TURNS, pair % TURNS
+    mask = (token < tokens)[:, None] & (pair < PAIRS)[None, :]
+    turns = mask & (head < QUERIES + KEYS)[None, :]
+    angle = token[:, None] * TURNS + i[None, :]
+    c, s = tl.load(cos + angle, mask=turns, other=1.0), tl.load(sin + angle, mask=turns, other=0.0)
+    first, second = turned(first, second, c, s)
+    slot = tl.load(slots + token, mask=token < tokens, other=0)
+    put(
+        first.to(q.dtype.element_ty), second.to(q.dtype.element_ty), token[:, None].to(tl.int64), slot[:, None],
+        head[None, :], i[None, :], mask, q, QUERIES * DIM, k_pool, v_pool, QUERIES, KEYS, DIM,
+    )  # fmt: skip
+
+
+@triton.jit
+def put(
+    first, second, token, slot, head, i, mask, q, q_stride, k_pool, v_pool,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr,
+):  # fmt: skip
+    """Store number ``i`` of ``head`` and its partner: a query's in its row, a key's and a value's in the slot."""
+    TURNS: tl.constexpr = DIM // 2
+    there = q + token * q_stride + head * DIM + i
+    mine = mask & (head < QUERIES)
+    tl.store(there, first, mask=mine)
+    tl.store(there + TURNS, second, mask=mine)
+    if KEYS:
+        key = head - QUERIES
+        there = k_pool + slot * (KEYS * DIM) + key * DIM + i
+        mine = mask & (key >= 0) & (key < KEYS)
+        tl.store(there, first, mask=mine)
+        tl.store(there + TURNS, second, mask=mine)
+        value = key - KEYS
+        there = v_pool + slot * (KEYS * DIM) + value * DIM + i
+        mine = mask & (value >= 0)
+        tl.store(there, first, mask=mine)
+        tl.store(there + TURNS, second, mask=mine)
+
+
+@triton.jit
+def weights(q_norm, k_norm, query, i, mask):
+    """The norm weights of number ``i`` of each head: float32."""
+    of_q, of_k = tl.load(q_norm + i, mask=mask, other=0.0), tl.load(k_norm + i, mask=mask, other=0.0)
+    return tl.where(query, of_q, of_k).to(tl.float32)
+
+
+@triton.jit
+def rotate_kernel(
+    heads, stride, q_norm, k_norm, eps, cos, sin, k_pool, v_pool, slots, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    DIM: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """HEADS heads of one token, from a product that is there: queries stay in place."""
+    announce(PDL)
+    TURNS: tl.constexpr = DIM // 2
+    token = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)[:, None]
+    i = tl.arange(0, WIDTH)[None, :]
+    mask = (head < QUERIES + 2 * KEYS) & (i < TURNS)
+    turns = mask & (head < QUERIES + KEYS)
+    if NORM:
+        g_first = weights(q_norm, k_norm, head < QUERIES, i, i < TURNS)
+        g_second = weights(q_norm, k_norm, head < QUERIES, i + TURNS, i < TURNS)
+    await_input(PDL)
+    source = heads + token * stride + head * DIM + i
+    first, second = tl.load(source, mask=mask, other=0.0), tl.load(source + TURNS, mask=mask, other=0.0)
+    if NORM:
+        a, b = first.to(tl.float32), second.to(tl.float32)
+        scale = tl.rsqrt(tl.sum(a * a + b * b, 1) / DIM + eps)[:, None]
+        a = ((a * scale).to(first.dtype).to(tl.float32) * g_first).to(first.dtype)
+        b = ((b * scale).to(first.dtype).to(tl.float32) * g_second).to(first.dtype)
+        first, second = tl.where(turns, a, first), tl.where(turns, b, second)
+    c = tl.load(cos + token * TURNS + i, mask=i < TURNS, other=1.0)
+    s = tl.load(sin + token * TURNS + i, mask=i < TURNS, other=0.0)
+    a, b = turned(first.to(tl.float32), second.to(tl.float32), c, s)
+    first, second = tl.where(turns, a.to(first.dtype), first), tl.where(turns, b.to(first.dtype), second)
+    slot = token
+    if KEYS:
+        slot = tl.load(slots + token)
+    put(first, second, token, slot, head, i, mask, heads, stride, k_pool, v_pool, QUERIES, KEYS, DIM)
+
+
+def rotated_product(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    norm: torch.Tensor,
+    eps: float,
+    heads: Heads,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    pools: tuple[torch.Tensor, torch.Tensor],
+    slots: torch.Tensor,
+) -> torch.Tensor:
+    """q [T, H, D] of the few rows ``x``; k and v go to ``slots`` ([T] int64) of the two ``pools`` of a layer."""
+    arguments, chosen, options = prepared(x, norm, eps, weight)
+    outputs, inputs = weight.shape
+    q = torch.empty((len(x), heads.queries, heads.dim), dtype=x.dtype, device=x.device)
+    rotated_product_kernel[(triton.cdiv(outputs, chosen.columns),)](
+        *arguments, weight if bias is None else bias, cos, sin, q, *pools, slots, len(x), *heads, inputs,
+        BIAS=bias is not None, **options,
+    )  # fmt: skip
+    return q
+
+
+def rotate(
+    packed: torch.Tensor,
+    heads: Heads,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    norms: tuple[torch.Tensor, torch.Tensor] | None = None,
+    eps: float = 0.0,
+    pools: tuple[torch.Tensor, torch.Tensor] | None = None,
+    slots: torch.Tensor | None = None,
+) -> None:
+    """Norm (``norms`` of queries and keys) and turn the heads of ``packed`` [T, (H + 2 Hkv) · D].
+
+    Queries are turned in place; keys, and values as they are, go to ``slots`` of ``pools``, if there are any.
+    """
+    if not len(packed):
+        return
+    q_norm, k_norm = norms or (cos, cos)
+    k_pool, v_pool = pools or (packed, packed)
+    grid = (len(packed), triton.cdiv(heads.queries + 2 * heads.keys, HEADS))
+    rotate_kernel[grid](
+        packed, packed.stride(0), q_norm, k_norm, eps, cos, sin, k_pool, v_pool, packed if slots is None else slots,
+        *heads, HEADS, power_of_two(heads.dim // 2), NORM=norms is not None, **chained(packed.device),
+    )  # fmt: skip

@@ -1,0 +1,77 @@
+"""How a narrow product is cut into programs: the one table to tune."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NARROW = 64
+"""The most rows that the narrow kernels take; products with more are left to cuBLAS."""
+
+ROWS = (1, 16, 64)
+"""Rows that a program computes: a kernel is compiled for each, so there are few."""
+
+NARROW_WIDE = 16
+"""The same for inputs of more than `WIDE` numbers, whose rows cost as much to read as the weights themselves."""
+
+WIDE = 3072
+
+
+class Tile(NamedTuple):
+    """What one program computes, and with what.
+
+    ``columns``: outputs. ``first`` and ``last``: how the inputs are cut; all of them at once if
+    ``first + last`` covers them, else in steps of ``first``, ``stages`` of them under way. ``split``: groups of warps
+    that share out the inputs of a tile (tensor cores only). ``apart``: an input's norm is a kernel of its own.
+    """
+
+    columns: int
+    first: int
+    last: int = 0
+    split: int = 1
+    warps: int = 4
+    stages: int = 3
+    apart: bool = False
+
+
+TUNED: dict[tuple[int, int, int], Tile] = {}
+"""Tiles by (outputs, inputs, rows of `ROWS`), where the rule below is not the best."""
+
+
+def rows_of(tokens: int) -> int:
+    """The least of `ROWS` that holds ``tokens``."""
+    return next(rows for rows in ROWS if tokens <= rows)
+
+
+def narrow(tokens: int, inputs: int) -> bool:
+    """Whether a product of ``tokens`` rows goes to the narrow kernels."""
+    return 0 < tokens <= (NARROW if inputs <= WIDE else NARROW_WIDE)
+
+
+def tile(outputs: int, inputs: int, rows: int) -> Tile:
+    """The tile of a product with a weight matrix [outputs, inputs]."""
+    return TUNED.get((outputs, inputs, rows)) or (_for_one_row if rows == 1 else _for_rows)(outputs, inputs, rows)
+
+
+def _for_one_row(outputs: int, inputs: int, rows: int) -> Tile:
+    """Plain multiplications, the whole depth in registers as long as 4,096 inputs go into a tile."""
+    depth = power_of_two(inputs)
+    if depth > 4096:
+        return Tile(columns=8, first=2048, warps=8, stages=3)
+    columns = 32 if depth <= 128 else 16 if depth <= 1024 else 8
+    return Tile(columns=columns, first=depth, warps=8 if depth * columns >= 16384 else 4)
+
+
+def _for_rows(outputs: int, inputs: int, rows: int) -> Tile:
+    """Tensor cores. Few programs of many warps where the whole depth fits, else a stream of tiles."""
+    columns = 16 if outputs <= 1024 else 32 if outputs <= 32768 else 64
+    if rows == 16 and inputs <= 1536 and columns <= 32:
+        first = power_of_two(inputs + 1) // 2
+        split = min(4, max(first // 16, 1))
+        last = 0 if inputs <= first else max(power_of_two(inputs - first), 16 * split)
+        return Tile(columns, max(first, 16 * split), last, split, warps=4)
+    return Tile(columns, first=min(128 if rows == 16 else 64, max(power_of_two(inputs), 16)), stages=4)
+
+
+def power_of_two(number: int) -> int:
+    """The least that is not below ``number``."""
+    return 1 << max(number - 1, 0).bit_length()
