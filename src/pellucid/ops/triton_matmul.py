@@ -13,7 +13,8 @@ import triton
 import triton.language as tl
 
 from pellucid.ops.triton_launch import announce, await_input, chained, upcast
-from pellucid.ops.triton_norm import rms_norm
+from pellucid.ops.triton_matvec import one_row, row_ahead
+from pellucid.ops.triton_norm import normed, rms_norm
 from pellucid.ops.triton_tiles import Tile, rows_of, tile
 
 
@@ -28,13 +29,6 @@ def strip(base, k, K: tl.constexpr, END: tl.constexpr):
 
 
 @triton.jit
-def normed(x, scale, norm):
-    """RMSNorm of a strip of rows, rounded to their own type before the weight is applied, and after."""
-    rounded = (x.to(tl.float32) * scale[:, None]).to(x.dtype)
-    return (rounded.to(tl.float32) * norm.to(tl.float32)).to(x.dtype)
-
-
-@triton.jit
 def squares(x):
     wide = x.to(tl.float32)
     return tl.sum(wide * wide, 1)
@@ -42,21 +36,13 @@ def squares(x):
 
 @triton.jit
 def accumulate(
-    sums,
-    x,
-    w,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr,
+    sums, x, w, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
     UPCAST: tl.constexpr,
-):
+):  # fmt: skip
     """Add the products of ``x`` [ROWS, DEPTH] and ``w`` [COLUMNS, DEPTH]; the shape of ``sums`` is that of `nothing`."""
     if UPCAST:
         x, w = x.to(tl.float32), w.to(tl.float32)
-    if ROWS == 1:
-        sums += w.to(tl.float32) * x.to(tl.float32)
-    elif SPLIT == 1:
+    if SPLIT == 1:
         sums = tl.dot(x, tl.trans(w), sums, input_precision="ieee")
     else:
         x = tl.permute(tl.reshape(x, (ROWS, SPLIT, DEPTH // SPLIT)), (1, 0, 2))
@@ -66,11 +52,9 @@ def accumulate(
 
 
 @triton.jit
-def nothing(ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr):
-    """Sums before anything is added: one a product for one row, one a column and split for more."""
-    if ROWS == 1:
-        sums = tl.zeros((COLUMNS, DEPTH), tl.float32)
-    elif SPLIT == 1:
+def nothing(ROWS: tl.constexpr, COLUMNS: tl.constexpr, SPLIT: tl.constexpr):
+    """Sums before anything is added, for each group of warps its own."""
+    if SPLIT == 1:
         sums = tl.zeros((ROWS, COLUMNS), tl.float32)
     else:
         sums = tl.zeros((SPLIT, ROWS, COLUMNS), tl.float32)
@@ -78,11 +62,9 @@ def nothing(ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLI
 
 
 @triton.jit
-def total(sums, ROWS: tl.constexpr, SPLIT: tl.constexpr):
+def total(sums, SPLIT: tl.constexpr):
     """[ROWS, COLUMNS] float32."""
-    if ROWS == 1:
-        out = tl.sum(sums, 1)[None, :]
-    elif SPLIT == 1:
+    if SPLIT == 1:
         out = sums
     else:
         out = tl.sum(sums, 0)
@@ -90,88 +72,97 @@ def total(sums, ROWS: tl.constexpr, SPLIT: tl.constexpr):
 
 
 @triton.jit
-def at_once(
-    x_rows, norm, eps, w_rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr,
-    LAST: tl.constexpr, SPLIT: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
+def ahead(
+    norm, weight, rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr,
+    LAST: tl.constexpr,
 ):  # fmt: skip
-    """`multiplied`, all weights in registers before the input is there."""
-    k = tl.arange(0, FIRST)
-    w = strip(w_rows, k, K, FIRST)
-    if NORM:
-        g = strip(norm, k, K, FIRST)
+    """What `multiplied` can load before its input is there: weights of the matrix and of the norm, first and last."""
+    if ROWS == 1:
+        w, g = row_ahead(norm, weight, rows, K, COLUMNS, FIRST)
+        w_last, g_last = w, g
+    else:
+        w_rows = weight + rows[:, None].to(tl.int64) * K
+        k = tl.arange(0, FIRST)
+        w, g = strip(w_rows, k, K, FIRST), strip(norm, k, K, FIRST)
+        w_last, g_last = w, g
+        if LAST:
+            k = FIRST + tl.arange(0, LAST)
+            w_last, g_last = strip(w_rows, k, K, FIRST + LAST), strip(norm, k, K, FIRST + LAST)
+    return w, g, w_last, g_last
+
+
+@triton.jit
+def at_once(
+    x_rows, eps, w, g, w_last, g_last, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr,
+    LAST: tl.constexpr, SPLIT: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
+):  # fmt: skip
+    """`multiplied`, with all weights there."""
+    x = strip(x_rows, tl.arange(0, FIRST), K, FIRST)
+    x_last = x
     if LAST:
-        k_last = FIRST + tl.arange(0, LAST)
-        w_last = strip(w_rows, k_last, K, FIRST + LAST)
-        if NORM:
-            g_last = strip(norm, k_last, K, FIRST + LAST)
-    await_input(PDL)
-    x = strip(x_rows, k, K, FIRST)
-    if LAST:
-        x_last = strip(x_rows, k_last, K, FIRST + LAST)
+        x_last = strip(x_rows, FIRST + tl.arange(0, LAST), K, FIRST + LAST)
     if NORM:
         square = squares(x)
         if LAST:
             square += squares(x_last)
-        scale = tl.rsqrt(square / K + eps)
-        x = normed(x, scale, g)
-        if LAST:
-            x_last = normed(x_last, scale, g_last)
-    sums = accumulate(nothing(ROWS, COLUMNS, FIRST, SPLIT), x, w, ROWS, COLUMNS, FIRST, SPLIT, UPCAST)
+        scale = tl.rsqrt(square / K + eps)[:, None]
+        x, x_last = normed(x, scale, g), normed(x_last, scale, g_last)
+    sums = accumulate(nothing(ROWS, COLUMNS, SPLIT), x, w, ROWS, COLUMNS, FIRST, SPLIT, UPCAST)
     if LAST:
         sums = accumulate(sums, x_last, w_last, ROWS, COLUMNS, LAST, SPLIT, UPCAST)
-    return total(sums, ROWS, SPLIT)
+    return total(sums, SPLIT)
 
 
 @triton.jit
 def scales(x_rows, eps, K: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr):
-    """What RMSNorm multiplies each row by: [ROWS] float32."""
+    """What RMSNorm multiplies each row by: [ROWS, 1] float32."""
     square = tl.zeros((ROWS,), tl.float32)
     for start in tl.range(0, K, DEPTH, num_stages=STAGES):
         square += squares(strip(x_rows, start + tl.arange(0, DEPTH), K, (K + DEPTH - 1) // DEPTH * DEPTH))
-    return tl.rsqrt(square / K + eps)
+    return tl.rsqrt(square / K + eps)[:, None]
 
 
 @triton.jit
 def in_steps(
-    x_rows, norm, eps, w_rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
+    x_rows, norm, eps, w_rows, w, g, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """`multiplied`, a tile after the other; the first tile of weights is there before the input."""
+    """`multiplied`, a tile after the other; the weights of the first are there."""
     END: tl.constexpr = (K + DEPTH - 1) // DEPTH * DEPTH
     k = tl.arange(0, DEPTH)
-    w = strip(w_rows, k, K, DEPTH)
-    await_input(PDL)
     x = strip(x_rows, k, K, DEPTH)
     if NORM:
         scale = scales(x_rows, eps, K, ROWS, DEPTH, STAGES)
-        x = normed(x, scale, strip(norm, k, K, DEPTH))
-    sums = accumulate(nothing(ROWS, COLUMNS, DEPTH, SPLIT), x, w, ROWS, COLUMNS, DEPTH, SPLIT, UPCAST)
+        x = normed(x, scale, g)
+    sums = accumulate(nothing(ROWS, COLUMNS, SPLIT), x, w, ROWS, COLUMNS, DEPTH, SPLIT, UPCAST)
     for start in tl.range(DEPTH, K, DEPTH, num_stages=STAGES):
         w = strip(w_rows, start + k, K, END)
         x = strip(x_rows, start + k, K, END)
         if NORM:
             x = normed(x, scale, strip(norm, start + k, K, END))
         sums = accumulate(sums, x, w, ROWS, COLUMNS, DEPTH, SPLIT, UPCAST)
-    return total(sums, ROWS, SPLIT)
+    return total(sums, SPLIT)
 
 
 @triton.jit
 def multiplied(
-    x, x_stride, tokens, norm, eps, weight, rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr,
-    PDL: tl.constexpr, UPCAST: tl.constexpr,
+    x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, K: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """[ROWS, COLUMNS] float32: the rows of ``x``, normed if NORM, times the rows ``rows`` [COLUMNS] of ``weight``.
 
-    Rows of x from ``tokens`` on are the last one again.
+    Rows of x from ``tokens`` on are the last one again. ``w``, ``g``, ``w_last`` and ``g_last`` are from `ahead`.
     """
-    announce(PDL)
-    x_rows = x + tl.minimum(tl.arange(0, ROWS), tokens - 1)[:, None] * x_stride
-    w_rows = weight + rows[:, None].to(tl.int64) * K
-    if FIRST + LAST >= K:
-        out = at_once(x_rows, norm, eps, w_rows, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, NORM, PDL, UPCAST)
+    if ROWS == 1:
+        out = one_row(x, norm, eps, weight, rows, w, g, K, COLUMNS, FIRST, NORM)[None, :]
     else:
-        out = in_steps(x_rows, norm, eps, w_rows, K, ROWS, COLUMNS, FIRST, SPLIT, STAGES, NORM, PDL, UPCAST)
+        x_rows = x + tl.minimum(tl.arange(0, ROWS), tokens - 1)[:, None] * x_stride
+        if FIRST + LAST >= K:
+            out = at_once(x_rows, eps, w, g, w_last, g_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, NORM, UPCAST)
+        else:
+            w_rows = weight + rows[:, None].to(tl.int64) * K
+            out = in_steps(x_rows, norm, eps, w_rows, w, g, K, ROWS, COLUMNS, FIRST, SPLIT, STAGES, NORM, UPCAST)
     return out
 
 
@@ -183,18 +174,26 @@ def product_kernel(
     UPCAST: tl.constexpr,
 ):  # fmt: skip
     """The product, its bias added, stored in ``out`` or added to what is there."""
+    announce(PDL)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = tl.minimum(columns, N - 1)
-    sums = multiplied(
-        x, x_stride, tokens, norm, eps, weight, inside, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM, PDL, UPCAST
-    )
+    w, g, w_last, g_last = ahead(norm, weight, inside, K, ROWS, COLUMNS, FIRST, LAST)
     if BIAS:
-        sums += tl.load(bias + inside).to(tl.float32)[None, :]
+        b = tl.load(bias + inside).to(tl.float32)[None, :]
     token = tl.arange(0, ROWS)
     there = out + token[:, None] * out_stride + columns[None, :]
     mask = (token < tokens)[:, None] & (columns < N)[None, :]
+    await_input(PDL)
     if ADD:
-        sums += tl.load(there, mask=mask, other=0.0).to(tl.float32)
+        before = tl.load(there, mask=mask, other=0.0)
+    sums = multiplied(
+        x, x_stride, tokens, norm, eps, weight, inside, w, g, w_last, g_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT,
+        STAGES, NORM, UPCAST,
+    )  # fmt: skip
+    if BIAS:
+        sums += b
+    if ADD:
+        sums += before.to(tl.float32)
     tl.store(there, sums.to(out.dtype.element_ty), mask=mask)
 
 
@@ -205,13 +204,16 @@ def gated_kernel(
     NORM: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """silu(gate) · up: of 2 N rows of ``weight`` the first half are gates. Gate and up of one output are neighbours."""
+    announce(PDL)
     HALF: tl.constexpr = COLUMNS // 2
     neighbours = tl.arange(0, COLUMNS)
-    inner = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, N - 1)
-    rows = inner + neighbours % 2 * N
+    rows = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, N - 1) + neighbours % 2 * N
+    w, g, w_last, g_last = ahead(norm, weight, rows, K, ROWS, COLUMNS, FIRST, LAST)
+    await_input(PDL)
     sums = multiplied(
-        x, x_stride, tokens, norm, eps, weight, rows, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM, PDL, UPCAST
-    )
+        x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT,
+        STAGES, NORM, UPCAST,
+    )  # fmt: skip
     gate, up = tl.split(tl.reshape(sums, (ROWS, HALF, 2)))
     token, columns = tl.arange(0, ROWS), tl.program_id(0) * HALF + tl.arange(0, HALF)
     mask = (token < tokens)[:, None] & (columns < N)[None, :]

@@ -10,6 +10,13 @@ from pellucid.ops.triton_launch import announce, await_input, chained
 from pellucid.ops.triton_tiles import power_of_two
 
 
+@triton.jit
+def normed(x, scale, weight):
+    """RMSNorm of ``x`` times ``scale`` times ``weight``, rounded as torch does: before the weight is applied, and after."""
+    rounded = (x.to(tl.float32) * scale).to(x.dtype)
+    return (rounded.to(tl.float32) * weight.to(tl.float32)).to(x.dtype)
+
+
 @triton.jit(do_not_specialize=["heads"])
 def norm_kernel(
     x, token_stride, head_stride, heads, weight, out, eps, K: tl.constexpr, WIDTH: tl.constexpr, PDL: tl.constexpr
@@ -22,8 +29,8 @@ def norm_kernel(
     source = x + row // heads * token_stride + row % heads * head_stride
     values = tl.load(source + k, mask=k < K, other=0.0)
     wide = values.to(tl.float32)
-    rounded = (wide * tl.rsqrt(tl.sum(wide * wide, 0) / K + eps)).to(values.dtype)
-    tl.store(out + row * K + k, (rounded.to(tl.float32) * g.to(tl.float32)).to(values.dtype), mask=k < K)
+    scale = tl.rsqrt(tl.sum(wide * wide, 0) / K + eps)
+    tl.store(out + row * K + k, normed(values, scale, g), mask=k < K)
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

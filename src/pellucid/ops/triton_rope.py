@@ -11,7 +11,8 @@ import triton.language as tl
 
 from pellucid.ops.base import Heads
 from pellucid.ops.triton_launch import announce, await_input, chained
-from pellucid.ops.triton_matmul import multiplied, prepared
+from pellucid.ops.triton_matmul import ahead, multiplied, prepared
+from pellucid.ops.triton_norm import normed
 from pellucid.ops.triton_tiles import power_of_two
 
 HEADS = 8
@@ -31,26 +32,32 @@ def rotated_product_kernel(
     NORM: tl.constexpr, BIAS: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """q, k and v of ``x``: the two numbers of a pair are neighbours in a program, and turn before they are stored."""
+    announce(PDL)
     TURNS: tl.constexpr = DIM // 2
     PAIRS: tl.constexpr = (QUERIES + 2 * KEYS) * TURNS
     HALF: tl.constexpr = COLUMNS // 2
     neighbours = tl.arange(0, COLUMNS)
     place = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, PAIRS - 1)
     rows = place // TURNS * DIM + place % TURNS + neighbours % 2 * TURNS
-    sums = multiplied(
-        x, x_stride, tokens, norm, eps, weight, rows, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM, PDL, UPCAST
-    )
+    w, g, w_last, g_last = ahead(norm, weight, rows, K, ROWS, COLUMNS, FIRST, LAST)
     if BIAS:
-        sums += tl.load(bias + rows).to(tl.float32)[None, :]
-    first, second = tl.split(tl.reshape(sums, (ROWS, HALF, 2)))
+        b = tl.load(bias + rows).to(tl.float32)[None, :]
     token, pair = tl.arange(0, ROWS), tl.program_id(0) * HALF + tl.arange(0, HALF)
     head, i = pair // TURNS, pair % TURNS
     mask = (token < tokens)[:, None] & (pair < PAIRS)[None, :]
     turns = mask & (head < QUERIES + KEYS)[None, :]
     angle = token[:, None] * TURNS + i[None, :]
+    await_input(PDL)
     c, s = tl.load(cos + angle, mask=turns, other=1.0), tl.load(sin + angle, mask=turns, other=0.0)
-    first, second = turned(first, second, c, s)
     slot = tl.load(slots + token, mask=token < tokens, other=0)
+    sums = multiplied(
+        x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT,
+        STAGES, NORM, UPCAST,
+    )  # fmt: skip
+    if BIAS:
+        sums += b
+    first, second = tl.split(tl.reshape(sums, (ROWS, HALF, 2)))
+    first, second = turned(first, second, c, s)
     put(
         first.to(q.dtype.element_ty), second.to(q.dtype.element_ty), token[:, None].to(tl.int64), slot[:, None],
         head[None, :], i[None, :], mask, q, QUERIES * DIM, k_pool, v_pool, QUERIES, KEYS, DIM,
@@ -110,9 +117,8 @@ def rotate_kernel(
     if NORM:
         a, b = first.to(tl.float32), second.to(tl.float32)
         scale = tl.rsqrt(tl.sum(a * a + b * b, 1) / DIM + eps)[:, None]
-        a = ((a * scale).to(first.dtype).to(tl.float32) * g_first).to(first.dtype)
-        b = ((b * scale).to(first.dtype).to(tl.float32) * g_second).to(first.dtype)
-        first, second = tl.where(turns, a, first), tl.where(turns, b, second)
+        first = tl.where(turns, normed(first, scale, g_first), first)
+        second = tl.where(turns, normed(second, scale, g_second), second)
     c = tl.load(cos + token * TURNS + i, mask=i < TURNS, other=1.0)
     s = tl.load(sin + token * TURNS + i, mask=i < TURNS, other=0.0)
     a, b = turned(first.to(tl.float32), second.to(tl.float32), c, s)

@@ -55,21 +55,23 @@ def tile(outputs: int, inputs: int, rows: int) -> Tile:
 def _for_one_row(outputs: int, inputs: int, rows: int) -> Tile:
     """Plain multiplications, the whole depth in registers as long as 4,096 inputs go into a tile."""
     depth = power_of_two(inputs)
-    if depth > 4096:
-        return Tile(columns=8, first=2048, warps=8, stages=3)
-    columns = 32 if depth <= 128 else 16 if depth <= 1024 else 8
-    return Tile(columns=columns, first=depth, warps=8 if depth * columns >= 16384 else 4)
+    return Tile(8 if outputs <= 32768 else 16, first=min(depth, 1024 if depth > 2048 else 2048), warps=4)
 
 
 def _for_rows(outputs: int, inputs: int, rows: int) -> Tile:
-    """Tensor cores. Few programs of many warps where the whole depth fits, else a stream of tiles."""
-    columns = 16 if outputs <= 1024 else 32 if outputs <= 32768 else 64
-    if rows == 16 and inputs <= 1536 and columns <= 32:
-        first = power_of_two(inputs + 1) // 2
-        split = min(4, max(first // 16, 1))
+    """Tensor cores: the whole depth at once where it fits into registers, else a stream of tiles."""
+    columns = 16 if outputs <= 8192 and rows == 16 or outputs <= 1024 else 32 if outputs <= 32768 else 64
+    depth = max(power_of_two(inputs), 16)
+    if rows > 16:
+        return Tile(columns, first=min(64, depth), stages=4)
+    split = 8 if inputs >= 512 else 4 if inputs >= 64 else 1
+    if inputs <= 1536 and columns <= 32:
+        first = max(power_of_two(inputs + 1) // 2, 16 * split)
         last = 0 if inputs <= first else max(power_of_two(inputs - first), 16 * split)
-        return Tile(columns, max(first, 16 * split), last, split, warps=4)
-    return Tile(columns, first=min(128 if rows == 16 else 64, max(power_of_two(inputs), 16)), stages=4)
+        return Tile(columns, first, last, split, warps=max(split, 4))
+    if columns == 16:
+        return Tile(columns, first=min(256, depth), split=4, stages=4)
+    return Tile(columns, first=min(128, depth), stages=4)
 
 
 def power_of_two(number: int) -> int:

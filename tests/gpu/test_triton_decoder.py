@@ -1,0 +1,167 @@
+"""Whole layers in Triton against plain torch: hidden states, and every slot of the pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from near import assert_near, random
+
+from pellucid.attention import KVStorage, ReferenceAttention, StepLayout
+from pellucid.attention.reference import attend, gather
+from pellucid.attention.triton import TritonAttention
+from pellucid.model.llama import Model, tensor_shapes
+from pellucid.model.tiny import CONFIG
+from pellucid.model.weights import RandomWeights
+from pellucid.ops import Heads, Layer, Ops, PlainOps
+from pellucid.ops.triton import TritonOps
+
+EPS, BLOCK, BLOCKS, HIDDEN, INNER = 1e-5, 4, 80, 40, 56
+
+
+@dataclass(frozen=True)
+class Kind:
+    heads: Heads
+    bias: bool = False
+    norms: bool = False
+
+
+KINDS = {
+    "llama": Kind(Heads(4, 2, 24)),
+    "qwen2": Kind(Heads(4, 4, 16), bias=True),
+    "qwen3": Kind(Heads(6, 3, 16), norms=True),
+}
+CASES = [("llama", tokens) for tokens in (1, 2, 8, 17, 64, 65)]
+CASES += [(name, tokens) for name in ("qwen2", "qwen3") for tokens in (1, 17, 65)]
+
+
+class AttendsAsReference:
+    """The reference, once K and V are there."""
+
+    name = "triton"
+
+    def attend(
+        self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, *, pdl: bool = False
+    ) -> None:
+        k, v = kv.layer(layer)
+        bounds = layout.query_start.tolist()
+        out.zero_()
+        for row, context in enumerate(layout.context_lens.tolist()):
+            blocks, mine = layout.block_tables[row], slice(bounds[row], bounds[row + 1])
+            out[mine] = attend(q[mine], gather(k, blocks, context), gather(v, blocks, context))
+
+
+def make_layers(kind: Kind, ops: Ops, seed: int, device: torch.device, dtype: torch.dtype) -> list[Layer]:
+    """Two layers, their weights drawn in ``dtype`` from ``seed`` and held as ``ops`` has them."""
+    draw = torch.Generator().manual_seed(seed)
+    queries, keys, dim = kind.heads
+    out = (queries + 2 * keys) * dim
+
+    def weight(rows: int, inputs: int) -> torch.Tensor:
+        return (random((rows, inputs), draw, dtype, device) * inputs**-0.5).to(ops.dtype)
+
+    def norm(width: int) -> torch.Tensor:
+        return (1 + random((width,), draw, dtype, device) / 4).to(ops.dtype)
+
+    return [
+        Layer(
+            input_norm=norm(HIDDEN),
+            qkv=ops.linear([weight(out, HIDDEN)], random((out,), draw, dtype, device) if kind.bias else None),
+            q_norm=norm(dim) if kind.norms else None,
+            k_norm=norm(dim) if kind.norms else None,
+            output=ops.linear([weight(HIDDEN, queries * dim)]),
+            mlp_norm=norm(HIDDEN),
+            gate_up=ops.gated(weight(INNER, HIDDEN), weight(INNER, HIDDEN)),
+            down=ops.linear([weight(HIDDEN, INNER)]),
+        )
+        for _ in range(2)
+    ]
+
+
+def make_pool(kind: Kind, dtype: torch.dtype, values: torch.Tensor) -> KVStorage:
+    kv = KVStorage(2, BLOCKS, BLOCK, kind.heads.keys, kind.heads.dim, dtype, values.device)
+    kv.tensor.copy_(values)
+    return kv
+
+
+def make_layout(tokens: int, draw: torch.Generator, device: torch.device) -> tuple[StepLayout, torch.Tensor]:
+    """``tokens`` tokens of a few requests, one or several each, behind contexts of some; and their positions."""
+    counts, left = [], tokens
+    while left:
+        counts.append(min(left, int(torch.randint(1, 40, (), generator=draw)) if tokens > 2 else 1))
+        left -= counts[-1]
+    contexts = [count + int(torch.randint(0, 6, (), generator=draw)) for count in counts]
+    lengths = [-(-context // BLOCK) for context in contexts]
+    blocks = (torch.randperm(BLOCKS - 1, generator=draw)[: sum(lengths)] + 1).split(lengths)
+    places = [torch.arange(context - count, context) for count, context in zip(counts, contexts, strict=True)]
+    slots = [table[at // BLOCK] * BLOCK + at % BLOCK for table, at in zip(blocks, places, strict=True)]
+    layout = StepLayout(
+        query_start=torch.tensor([0, *counts]).cumsum(0).int().to(device),
+        context_lens=torch.tensor(contexts, dtype=torch.int32, device=device),
+        block_tables=torch.nn.utils.rnn.pad_sequence(list(blocks), batch_first=True).int().to(device),
+        slots=torch.cat(slots).to(device),
+        max_query=max(counts),
+        max_context=max(contexts),
+    )
+    return layout, torch.cat(places).to(device)
+
+
+def layer_by_layer(
+    layers: list[Layer], heads: Heads, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, kv: KVStorage,
+    layout: StepLayout,
+) -> None:  # fmt: skip
+    """The oracle: ``x`` through ``layers`` in plain torch, in place."""
+    plain = PlainOps(x.dtype)
+    for index, layer in enumerate(layers):
+        packed = layer.qkv(plain.rms_norm(x, layer.input_norm, EPS)).unflatten(1, (-1, heads.dim))
+        q, k, v = packed.split((heads.queries, heads.keys, heads.keys), dim=1)
+        if layer.q_norm is not None and layer.k_norm is not None:
+            q, k = plain.rms_norm(q, layer.q_norm, EPS), plain.rms_norm(k, layer.k_norm, EPS)
+        plain.rotate(q, cos, sin)
+        plain.rotate(k, cos, sin)
+        layer.output.add_to(x, ReferenceAttention().forward(index, q, k, v, kv, layout).flatten(1))
+        layer.down.add_to(x, layer.gate_up(plain.rms_norm(x, layer.mlp_norm, EPS)))
+
+
+@pytest.mark.parametrize(("name", "tokens"), CASES)
+def test_decoder(name: str, tokens: int, dtype: torch.dtype, draw: torch.Generator, device: torch.device) -> None:
+    """Hidden states are near the oracle's; K and V are, in their slots, and no other number of the pool has changed."""
+    kind, seed = KINDS[name], int(torch.randint(2**31, (), generator=draw))
+    layout, positions = make_layout(tokens, draw, device)
+    angles = positions[:, None].float() * 10000 ** -torch.linspace(0, 0.9, kind.heads.dim // 2, device=device)
+    cos, sin = angles.cos(), angles.sin()
+    before = random((2, 2, BLOCKS, BLOCK, kind.heads.keys, kind.heads.dim), draw, dtype, device)
+    found, pool = random((tokens, HIDDEN), draw, dtype, device), make_pool(kind, dtype, before)
+    expected, exact = found.double(), make_pool(kind, torch.float64, before)
+
+    decoder = TritonOps(dtype).decoder(make_layers(kind, TritonOps(dtype), seed, device, dtype), kind.heads, EPS)
+    assert decoder is not None
+    decoder(found, cos, sin, pool, layout, AttendsAsReference())  # type: ignore[arg-type]
+    layers = make_layers(kind, PlainOps(torch.float64), seed, device, dtype)
+    layer_by_layer(layers, kind.heads, expected, cos, sin, exact, layout)
+
+    assert_near(found, expected, units=40)
+    slots = pool.tensor.flatten(2, 3)
+    assert_near(slots[:, :, layout.slots], exact.tensor.flatten(2, 3)[:, :, layout.slots], units=40)
+    rest = torch.ones(BLOCKS * BLOCK, dtype=torch.bool, device=device)
+    rest[layout.slots] = False
+    assert torch.equal(slots[:, :, rest], before.flatten(2, 3)[:, :, rest])
+
+
+@pytest.mark.parametrize("tokens", [1, 17, 65])
+def test_a_model_with_attention_in_triton(tokens: int, draw: torch.Generator, device: torch.device) -> None:
+    """The decoder takes over from layer by layer, and the logits stay what they were."""
+    weights = RandomWeights(tensor_shapes(CONFIG), 3)
+    layout, positions = make_layout(tokens, draw, device)
+    ids = torch.randint(CONFIG.vocab_size, (tokens,), generator=draw).to(device)
+    logits = []
+    for ops, attention in (
+        (TritonOps(torch.float32), TritonAttention()),
+        (PlainOps(torch.float32), ReferenceAttention()),
+    ):
+        model = Model(CONFIG, weights, ops, device)
+        kv = KVStorage(CONFIG.num_layers, BLOCKS, BLOCK, CONFIG.num_kv_heads, CONFIG.head_dim, ops.dtype, device)
+        hidden = model.forward(ids, positions, kv, layout, attention)
+        logits.append(model.logits(hidden))
+    assert_near(logits[0], logits[1].double(), units=40)
