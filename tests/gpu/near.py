@@ -22,6 +22,6 @@ def strided(x: torch.Tensor) -> torch.Tensor:
 
 
 def assert_near(found: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype | None = None, units: int = 4) -> None:
-    """``found`` is ``expected`` (float64, numbers about 1) but for some roundings to ``dtype``, or else its own type."""
+    """``found`` is ``expected`` (float64, numbers about 1) but for some roundings to ``dtype`` or its own type."""
     unit = units * UNIT[dtype or found.dtype]
     torch.testing.assert_close(found.double(), expected, rtol=unit, atol=unit)

@@ -127,7 +127,7 @@ class Ops(ABC):
         """
 
     def scores(self, head: Vocabulary, x: torch.Tensor, norm: torch.Tensor, eps: float) -> torch.Tensor:
-        """The end of a model: `rms_norm` of ``x`` [T, hidden] with the weights ``norm``, then the scores of ``head``."""
+        """The end of a model: `rms_norm` of ``x`` [T, hidden] with the weights ``norm``, then scores of ``head``."""
         return head.scores(self.rms_norm(x, norm, eps))
 
     def decoder(self, layers: Sequence[Layer], heads: Heads, eps: float) -> Decoder | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import torch
 
@@ -14,7 +14,7 @@ from pellucid.ops.triton_rope import rotate, rotated_product
 from pellucid.ops.triton_tiles import narrow
 
 if TYPE_CHECKING:
-    from pellucid.attention import KVStorage, StepLayout
+    from pellucid.attention import AttentionBackend, KVStorage, StepLayout
 
 
 class Attends(Protocol):
@@ -56,13 +56,14 @@ class TritonDecoder:
         sin: torch.Tensor,
         kv: KVStorage,
         layout: StepLayout,
-        attention: Attends,
+        attention: AttentionBackend,
     ) -> None:
+        attend = cast("Attends", attention).attend  # as its name says
         pdl = chained(x.device)["PDL"]
         for index, layer in enumerate(self._layers):
             q = self._queries(layer, x, cos, sin, kv.layer(index), layout.slots)
             attended = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-            attention.attend(index, q, kv, layout, attended, pdl=pdl)
+            attend(index, q, kv, layout, attended, pdl=pdl)
             layer.output.add_to(x, attended.flatten(1))
             layer.down.add_to(x, layer.gate_up.normed(x, layer.mlp_norm, self._eps))
 
@@ -75,11 +76,11 @@ class TritonDecoder:
         pools: tuple[torch.Tensor, torch.Tensor],
         slots: torch.Tensor,
     ) -> torch.Tensor:
-        """q [T, H, D], turned; k and v have gone to their slots. A norm of whole heads needs the whole product first."""
+        """q [T, H, D], turned; k and v go to their slots. A norm of whole heads needs the whole product first."""
         heads, qkv = self._heads, layer.qkv
         if layer.norms is None and narrow(*x.shape):
             weights = (qkv.weight, qkv.bias, layer.input_norm, self._eps)
             return rotated_product(x, *weights, heads, cos, sin, pools, slots)
         packed = qkv.normed(x, layer.input_norm, self._eps)
         rotate(packed, heads, cos, sin, layer.norms, self._eps, pools, slots)
-        return packed[:, : heads.queries * heads.dim].unflatten(1, (heads.queries, heads.dim))
+        return packed[:, : heads.queries * heads.dim].view(len(x), heads.queries, heads.dim)

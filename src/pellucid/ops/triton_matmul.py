@@ -14,18 +14,14 @@ import triton.language as tl
 
 from pellucid.ops.triton_launch import announce, await_input, chained, upcast
 from pellucid.ops.triton_matvec import one_row, row_ahead
-from pellucid.ops.triton_norm import normed, rms_norm
+from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import Tile, rows_of, tile
 
 
 @triton.jit
 def strip(base, k, K: tl.constexpr, END: tl.constexpr):
     """Columns ``k`` of the rows that begin at ``base`` [n, 1]; those from K on, if the last of them (END) is, are 0."""
-    if END <= K:
-        out = tl.load(base + k[None, :])
-    else:
-        out = tl.load(base + k[None, :], mask=(k < K)[None, :], other=0.0)
-    return out
+    return tl.load(base + k[None, :]) if END <= K else tl.load(base + k[None, :], mask=(k < K)[None, :], other=0.0)
 
 
 @triton.jit
@@ -35,11 +31,26 @@ def squares(x):
 
 
 @triton.jit
+def weighted(x, norm):
+    """What of RMSNorm differs from column to column; the rest is up to `scaled`."""
+    return (x.to(tl.float32) * norm.to(tl.float32)).to(x.dtype)
+
+
+@triton.jit
+def scaled(sums, square, eps, K: tl.constexpr, NORM: tl.constexpr):
+    """Products [rows, columns] of rows whose squares add up to ``square``, as if RMSNorm had scaled the rows first.
+
+    So a program reads its input once, and the products need not wait for the sum.
+    """
+    return sums * tl.rsqrt(square / K + eps)[:, None] if NORM else sums
+
+
+@triton.jit
 def accumulate(
     sums, x, w, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
     UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """Add the products of ``x`` [ROWS, DEPTH] and ``w`` [COLUMNS, DEPTH]; the shape of ``sums`` is that of `nothing`."""
+    """Add the products of ``x`` [ROWS, DEPTH] and ``w`` [COLUMNS, DEPTH]; ``sums`` is shaped as `nothing`."""
     if UPCAST:
         x, w = x.to(tl.float32), w.to(tl.float32)
     if SPLIT == 1:
@@ -54,21 +65,13 @@ def accumulate(
 @triton.jit
 def nothing(ROWS: tl.constexpr, COLUMNS: tl.constexpr, SPLIT: tl.constexpr):
     """Sums before anything is added, for each group of warps its own."""
-    if SPLIT == 1:
-        sums = tl.zeros((ROWS, COLUMNS), tl.float32)
-    else:
-        sums = tl.zeros((SPLIT, ROWS, COLUMNS), tl.float32)
-    return sums
+    return tl.zeros((ROWS, COLUMNS), tl.float32) if SPLIT == 1 else tl.zeros((SPLIT, ROWS, COLUMNS), tl.float32)
 
 
 @triton.jit
 def total(sums, SPLIT: tl.constexpr):
     """[ROWS, COLUMNS] float32."""
-    if SPLIT == 1:
-        out = sums
-    else:
-        out = tl.sum(sums, 0)
-    return out
+    return sums if SPLIT == 1 else tl.sum(sums, 0)
 
 
 @triton.jit
@@ -101,25 +104,16 @@ def at_once(
     x_last = x
     if LAST:
         x_last = strip(x_rows, FIRST + tl.arange(0, LAST), K, FIRST + LAST)
+    square = tl.zeros((ROWS,), tl.float32)
     if NORM:
         square = squares(x)
         if LAST:
             square += squares(x_last)
-        scale = tl.rsqrt(square / K + eps)[:, None]
-        x, x_last = normed(x, scale, g), normed(x_last, scale, g_last)
+        x, x_last = weighted(x, g), weighted(x_last, g_last)
     sums = accumulate(nothing(ROWS, COLUMNS, SPLIT), x, w, ROWS, COLUMNS, FIRST, SPLIT, UPCAST)
     if LAST:
         sums = accumulate(sums, x_last, w_last, ROWS, COLUMNS, LAST, SPLIT, UPCAST)
-    return total(sums, SPLIT)
-
-
-@triton.jit
-def scales(x_rows, eps, K: tl.constexpr, ROWS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr):
-    """What RMSNorm multiplies each row by: [ROWS, 1] float32."""
-    square = tl.zeros((ROWS,), tl.float32)
-    for start in tl.range(0, K, DEPTH, num_stages=STAGES):
-        square += squares(strip(x_rows, start + tl.arange(0, DEPTH), K, (K + DEPTH - 1) // DEPTH * DEPTH))
-    return tl.rsqrt(square / K + eps)[:, None]
+    return scaled(total(sums, SPLIT), square, eps, K, NORM)
 
 
 @triton.jit
@@ -131,17 +125,19 @@ def in_steps(
     END: tl.constexpr = (K + DEPTH - 1) // DEPTH * DEPTH
     k = tl.arange(0, DEPTH)
     x = strip(x_rows, k, K, DEPTH)
+    square = tl.zeros((ROWS,), tl.float32)
     if NORM:
-        scale = scales(x_rows, eps, K, ROWS, DEPTH, STAGES)
-        x = normed(x, scale, g)
+        square = squares(x)
+        x = weighted(x, g)
     sums = accumulate(nothing(ROWS, COLUMNS, SPLIT), x, w, ROWS, COLUMNS, DEPTH, SPLIT, UPCAST)
     for start in tl.range(DEPTH, K, DEPTH, num_stages=STAGES):
         w = strip(w_rows, start + k, K, END)
         x = strip(x_rows, start + k, K, END)
         if NORM:
-            x = normed(x, scale, strip(norm, start + k, K, END))
+            square += squares(x)
+            x = weighted(x, strip(norm, start + k, K, END))
         sums = accumulate(sums, x, w, ROWS, COLUMNS, DEPTH, SPLIT, UPCAST)
-    return total(sums, SPLIT)
+    return scaled(total(sums, SPLIT), square, eps, K, NORM)
 
 
 @triton.jit
@@ -255,8 +251,9 @@ def prepared(
 ) -> tuple[tuple[Any, ...], Tile, dict[str, Any]]:
     """What a kernel here begins with, the tile it computes, and the launch options that say so."""
     rows = rows_of(len(x))
-    chosen = tile(*weight.shape, rows)
-    if norm is not None and chosen.apart:
+    outputs, inputs = weight.shape
+    chosen = tile(outputs, inputs, rows)
+    if norm is not None and (chosen.apart or x.dtype is torch.float16):  # unscaled, rows might be too large for it
         x, norm = rms_norm(x, norm, eps), None
     return (
         (x, x.stride(0), weight if norm is None else norm, eps, weight),

@@ -9,15 +9,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from pellucid.ops.triton_norm import normed
-
 LANES = tl.constexpr(256)
 """Numbers that a warp reads side by side: 16 bytes of bfloat16 a lane."""
 
 
 @triton.jit
 def strand(base, start, K: tl.constexpr, DEPTH: tl.constexpr, PAIRS: tl.constexpr, EACH: tl.constexpr):
-    """Numbers ``start`` to ``start + DEPTH`` of the rows at ``base`` ([PAIRS, 2, 1, 1], or one row for all); 0 from K on.
+    """Numbers ``start`` to ``start + DEPTH`` of the rows at ``base`` ([PAIRS, 2, 1, 1], or one for all); 0 from K on.
 
     Each warp loads what it needs, even where all need the same: nothing has to pass from one to another.
     """
@@ -33,16 +31,8 @@ def strand(base, start, K: tl.constexpr, DEPTH: tl.constexpr, PAIRS: tl.constexp
 
 
 @triton.jit
-def row_scale(x, eps, K: tl.constexpr):
-    """What RMSNorm multiplies the row by, which each pair finds for itself: [PAIRS, 1, 1, 1]."""
-    wide = x.to(tl.float32)
-    square = tl.sum(tl.sum(tl.sum(wide * wide, 2), 2), 1)
-    return tl.rsqrt(square / K + eps)[:, None, None, None]
-
-
-@triton.jit
 def products(w, x):
-    """[PAIRS, 2, lanes] float32: the sums of each lane."""
+    """[PAIRS, 2, lanes] float32 (1 instead of 2, of a row with itself): the sums of each lane."""
     return tl.sum(w.to(tl.float32) * x.to(tl.float32), 2)
 
 
@@ -62,20 +52,23 @@ def one_row(
     ``w`` and ``g`` are from `row_ahead`; after them, too, weights are on their way while those before are multiplied.
     """
     PAIRS: tl.constexpr = COLUMNS // 2
-    now = strand(x, 0, K, DEPTH, PAIRS, 1)
+    now = strand(x, 0, K, DEPTH, PAIRS, 1).to(tl.float32)
+    square = tl.zeros((PAIRS, 1, min(DEPTH, LANES)), tl.float32)
     if NORM:
-        if DEPTH >= K:
-            scale = row_scale(now, eps, K)
-        else:
-            scale = row_scale(strand(x, 0, K, triton.next_power_of_2(K), PAIRS, 1), eps, K)
-        now = normed(now, scale, g)
+        square += products(now, now)
+        now *= g.to(tl.float32)
     sums = tl.zeros((PAIRS, 2, min(DEPTH, LANES)), tl.float32)
     if DEPTH < K:
         w_rows = weight + tl.reshape(rows, (PAIRS, 2, 1, 1)).to(tl.int64) * K
         for start in tl.range(DEPTH, K, DEPTH):
             w_next, x_next = strand(w_rows, start, K, DEPTH, PAIRS, 2), strand(x, start, K, DEPTH, PAIRS, 1)
+            x_next = x_next.to(tl.float32)
             if NORM:
-                x_next = normed(x_next, scale, strand(norm, start, K, DEPTH, PAIRS, 1))
+                square += products(x_next, x_next)
+                x_next *= strand(norm, start, K, DEPTH, PAIRS, 1).to(tl.float32)
             sums += products(w, now)
             w, now = w_next, x_next
-    return tl.reshape(tl.sum(sums + products(w, now), 2), (COLUMNS,))
+    out = tl.sum(sums + products(w, now), 2)
+    if NORM:  # last, so that the products need not wait for it
+        out *= tl.rsqrt(tl.sum(square, 2) / K + eps)
+    return tl.reshape(out, (COLUMNS,))

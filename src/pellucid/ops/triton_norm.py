@@ -12,7 +12,7 @@ from pellucid.ops.triton_tiles import power_of_two
 
 @triton.jit
 def normed(x, scale, weight):
-    """RMSNorm of ``x`` times ``scale`` times ``weight``, rounded as torch does: before the weight is applied, and after."""
+    """RMSNorm of ``x`` times ``scale`` times ``weight``, rounded before the weight is applied, and after."""
     rounded = (x.to(tl.float32) * scale).to(x.dtype)
     return (rounded.to(tl.float32) * weight.to(tl.float32)).to(x.dtype)
 

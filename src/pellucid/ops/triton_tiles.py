@@ -20,8 +20,9 @@ class Tile(NamedTuple):
     """What one program computes, and with what.
 
     ``columns``: outputs. ``first`` and ``last``: how the inputs are cut; all of them at once if
-    ``first + last`` covers them, else in steps of ``first``, ``stages`` of them under way. ``split``: groups of warps
-    that share out the inputs of a tile (tensor cores only). ``apart``: an input's norm is a kernel of its own.
+    ``first + last`` covers them, else in steps of ``first``, ``stages`` of them under way; one row takes no ``last``
+    and has two steps under way. ``split``: groups of warps that share out the inputs of a tile, of 16 each at least
+    (several rows only). ``apart``: the norm of the input is a kernel of its own.
     """
 
     columns: int
@@ -53,14 +54,14 @@ def tile(outputs: int, inputs: int, rows: int) -> Tile:
 
 
 def _for_one_row(outputs: int, inputs: int, rows: int) -> Tile:
-    """Plain multiplications, the whole depth in registers as long as 4,096 inputs go into a tile."""
+    """Plain multiplications, up to 2,048 inputs all in registers at once."""
     depth = power_of_two(inputs)
     return Tile(8 if outputs <= 32768 else 16, first=min(depth, 1024 if depth > 2048 else 2048), warps=4)
 
 
 def _for_rows(outputs: int, inputs: int, rows: int) -> Tile:
     """Tensor cores: the whole depth at once where it fits into registers, else a stream of tiles."""
-    columns = 16 if outputs <= 8192 and rows == 16 or outputs <= 1024 else 32 if outputs <= 32768 else 64
+    columns = 16 if outputs <= (8192 if rows == 16 else 1024) else 32 if outputs <= 32768 else 64
     depth = max(power_of_two(inputs), 16)
     if rows > 16:
         return Tile(columns, first=min(64, depth), stages=4)
