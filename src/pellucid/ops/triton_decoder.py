@@ -11,7 +11,7 @@ from pellucid.ops.base import Heads
 from pellucid.ops.triton_launch import chained
 from pellucid.ops.triton_matrix import TritonGated, TritonLinear
 from pellucid.ops.triton_rope import rotate, rotated_product
-from pellucid.ops.triton_tiles import narrow
+from pellucid.ops.triton_tiles import tile_for
 
 if TYPE_CHECKING:
     from pellucid.attention import AttentionBackend, KVStorage, StepLayout
@@ -78,7 +78,7 @@ class TritonDecoder:
     ) -> torch.Tensor:
         """q [T, H, D], turned; k and v go to their slots. A norm of whole heads needs the whole product first."""
         heads, qkv = self._heads, layer.qkv
-        if layer.norms is None and narrow(*x.shape):
+        if layer.norms is None and tile_for(qkv.weight, len(x)):
             weights = (qkv.weight, qkv.bias, layer.input_norm, self._eps)
             return rotated_product(x, *weights, heads, cos, sin, pools, slots)
         packed = qkv.normed(x, layer.input_norm, self._eps)

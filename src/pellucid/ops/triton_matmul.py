@@ -15,7 +15,7 @@ import triton.language as tl
 from pellucid.ops.triton_launch import announce, await_input, chained, upcast
 from pellucid.ops.triton_matvec import one_row, row_ahead
 from pellucid.ops.triton_norm import rms_norm
-from pellucid.ops.triton_tiles import Tile, rows_of, tile
+from pellucid.ops.triton_tiles import Tile, rows_of, tile_for
 
 
 @triton.jit
@@ -250,9 +250,8 @@ def prepared(
     x: torch.Tensor, norm: torch.Tensor | None, eps: float, weight: torch.Tensor
 ) -> tuple[tuple[Any, ...], Tile, dict[str, Any]]:
     """What a kernel here begins with, the tile it computes, and the launch options that say so."""
-    rows = rows_of(len(x))
-    outputs, inputs = weight.shape
-    chosen = tile(outputs, inputs, rows)
+    rows, chosen = rows_of(len(x)), tile_for(weight, len(x))
+    assert chosen is not None  # who asks for so many rows asks cuBLAS
     if norm is not None and (chosen.apart or x.dtype is torch.float16):  # unscaled, rows might be too large for it
         x, norm = rms_norm(x, norm, eps), None
     return (

@@ -9,7 +9,7 @@ from pellucid.ops.triton_embedding import rows
 from pellucid.ops.triton_gate import gated
 from pellucid.ops.triton_matmul import gated_product, product
 from pellucid.ops.triton_norm import rms_norm
-from pellucid.ops.triton_tiles import narrow
+from pellucid.ops.triton_tiles import tile_for
 
 
 class TritonLinear:
@@ -22,14 +22,14 @@ class TritonLinear:
 
     def normed(self, x: torch.Tensor, norm: torch.Tensor | None, eps: float) -> torch.Tensor:
         """The product of what RMSNorm, if there is a ``norm``, makes of ``x``."""
-        if not narrow(*x.shape):
+        if tile_for(self.weight, len(x)) is None:
             return F.linear(x if norm is None else rms_norm(x, norm, eps), self.weight, self.bias)
         out = torch.empty((len(x), len(self.weight)), dtype=x.dtype, device=x.device)
         product(x, self.weight, out, norm=norm, eps=eps, bias=self.bias)
         return out
 
     def add_to(self, residual: torch.Tensor, x: torch.Tensor) -> None:
-        if narrow(*x.shape):
+        if tile_for(self.weight, len(x)):
             product(x, self.weight, residual, bias=self.bias, add=True)
             return
         residual.addmm_(x, self.weight.T)
@@ -47,7 +47,7 @@ class TritonGated:
 
     def normed(self, x: torch.Tensor, norm: torch.Tensor | None, eps: float) -> torch.Tensor:
         """As that of `TritonLinear`, gated."""
-        if not narrow(*x.shape):
+        if tile_for(self.weight, len(x)) is None:
             return gated(F.linear(x if norm is None else rms_norm(x, norm, eps), self.weight))
         out = torch.empty((len(x), len(self.weight) // 2), dtype=x.dtype, device=x.device)
         gated_product(x, self.weight, out, norm=norm, eps=eps)
@@ -67,7 +67,7 @@ class TritonVocabulary:
 
     def normed(self, hidden: torch.Tensor, norm: torch.Tensor | None, eps: float) -> torch.Tensor:
         """The scores of what RMSNorm, if there is a ``norm``, makes of ``hidden``."""
-        if narrow(*hidden.shape):
+        if tile_for(self.weight, len(hidden)):
             out = torch.empty((len(hidden), len(self.weight)), dtype=torch.float32, device=hidden.device)
             product(hidden, self.weight, out, norm=norm, eps=eps)
             return out
