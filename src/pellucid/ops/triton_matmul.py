@@ -252,7 +252,7 @@ def prepared(
     """What a kernel here begins with, the tile it computes, and the launch options that say so."""
     rows, chosen = rows_of(len(x)), tile_for(weight, len(x))
     assert chosen is not None  # who asks for so many rows asks cuBLAS
-    if norm is not None and (chosen.apart or x.dtype is torch.float16):  # unscaled, rows might be too large for it
+    if norm is not None and x.dtype is torch.float16:  # rows that are not scaled yet might be too large for it
         x, norm = rms_norm(x, norm, eps), None
     return (
         (x, x.stride(0), weight if norm is None else norm, eps, weight),

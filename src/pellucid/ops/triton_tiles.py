@@ -12,9 +12,6 @@ NARROW = 64
 ROWS = (1, 16, 64)
 """Rows that a program computes: a kernel is compiled for each, so there are few."""
 
-WIDE = 3072
-"""Of rows of more numbers, 16 cost as much to read as the weights do: cuBLAS takes those that are more than that."""
-
 
 class Tile(NamedTuple):
     """What one program computes, and with what.
@@ -22,7 +19,7 @@ class Tile(NamedTuple):
     ``columns``: outputs. ``first`` and ``last``: how the inputs are cut; all of them at once if
     ``first + last`` covers them, else in steps of ``first``, ``stages`` of them under way; one row takes no ``last``
     and has two steps under way. ``split``: groups of warps that share out the inputs of a tile, of 16 each at least
-    (several rows only). ``apart``: the norm of the input is a kernel of its own.
+    (several rows only).
     """
 
     columns: int
@@ -31,11 +28,34 @@ class Tile(NamedTuple):
     split: int = 1
     warps: int = 4
     stages: int = 3
-    apart: bool = False
 
 
-TUNED: dict[tuple[int, int, int], Tile | None] = {}
-"""Tiles by (outputs, inputs, rows of `ROWS`), or None for cuBLAS, where the rule below is not the best."""
+TUNED: dict[tuple[int, int, int], Tile | None] = {
+    # SmolLM2-135M: q, k and v; output; gate and up; down; vocabulary
+    (3072, 576, 16): Tile(16, 512, 64, split=4),
+    (49152, 576, 16): None,
+    (960, 576, 64): None,
+    (576, 576, 64): None,
+    (3072, 576, 64): Tile(32, 64, stages=4),
+    (576, 1536, 64): Tile(16, 128, stages=6),
+    # Qwen3-0.6B
+    (4096, 1024, 16): None,
+    (1024, 2048, 16): Tile(16, 2048, split=8, warps=8),
+    (6144, 1024, 16): Tile(64, 256, stages=4, warps=8),
+    (1024, 3072, 16): Tile(32, 128, stages=6),
+    (1024, 3072, 64): Tile(16, 128, stages=6),
+    # Llama-8B
+    (6144, 4096, 1): Tile(8, 2048),
+    (4096, 4096, 1): Tile(16, 2048),
+    (28672, 4096, 1): Tile(8, 4096),
+    (4096, 14336, 1): Tile(16, 1024),
+    (6144, 4096, 16): None,
+    (4096, 4096, 16): Tile(64, 256, stages=4),
+    (28672, 4096, 16): Tile(128, 128),
+    (4096, 14336, 16): None,
+}
+"""Tiles by (outputs, inputs, rows of `ROWS`), or None for cuBLAS: what was best in the graph of a whole step on an
+H200, where the rule below was not."""
 
 
 def rows_of(tokens: int) -> int:
@@ -66,21 +86,17 @@ def _for_one_row(outputs: int, inputs: int) -> Tile:
 
 
 def _for_rows(outputs: int, inputs: int, rows: int) -> Tile | None:
-    """Tensor cores: the whole depth at once where it fits into registers, else a stream of tiles."""
-    if rows > 16 and inputs > WIDE:
+    """Tensor cores, the whole depth at once if registers hold it; cuBLAS for more rows, and for a vocabulary."""
+    if rows > 16 or outputs > 32768:
         return None
-    columns = 16 if outputs <= 768 else 32 if outputs <= 32768 else 64
+    columns = 16 if outputs <= 768 else 32
     depth = max(power_of_two(inputs), 16)
-    if columns == 64:
-        return Tile(64, first=min(64, depth), stages=4, warps=8)
-    if rows > 16:
-        return Tile(columns, first=min(64, depth), stages=4)
-    if inputs <= 1536:
-        split = 4 if inputs >= 64 else 1
-        first = max(power_of_two(inputs + 1) // 2, 16 * split)
-        last = 0 if inputs <= first else max(power_of_two(inputs - first), 16 * split)
-        return Tile(columns, first, last, split)
-    return Tile(columns, first=min(128, depth), stages=4)
+    if inputs > 1536:
+        return Tile(columns, first=min(128, depth), stages=6)
+    split = 4 if inputs >= 64 else 1
+    first = max(power_of_two(inputs + 1) // 2, 16 * split)
+    last = 0 if inputs <= first else max(power_of_two(inputs - first), 16 * split)
+    return Tile(columns, first, last, split)
 
 
 def power_of_two(number: int) -> int:
