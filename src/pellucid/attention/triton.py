@@ -25,6 +25,7 @@ PROGRAMS_PER_PROCESSOR = 4
 LEAST_SPLIT = 64
 """Keys: a split is a multiple of them. Shorter ones would cost more in putting together than they save."""
 MOST_SPLITS = 128
+MANY_CONTEXTS = 256
 
 
 class Tile(NamedTuple):
@@ -116,7 +117,7 @@ class TritonAttention(AttentionBackend):
         kv_heads, dim = k_pool.shape[2:]
         group, padded_dim = q.shape[1] // kv_heads, padded(dim)
         requests = len(layout.context_lens)
-        tile = decode_tile(group, padded_dim, q.dtype)
+        tile = decode_tile(group, padded_dim, q.dtype, requests * kv_heads)
         work = self._workspace(q.device, group, dim)
         padded_group = triton.next_power_of_2(group)
         decode_kernel[(kv_heads, splits(requests * kv_heads, layout.max_context, q.device), requests)](
@@ -160,10 +161,17 @@ def splits(contexts: int, longest: int, device: torch.device) -> int:
     return max(1, min(room, MOST_SPLITS, -(-longest // LEAST_SPLIT)))
 
 
-def decode_tile(group: int, padded_dim: int, dtype: torch.dtype) -> Tile:
-    """Rows for one KV head's queries, at least the 16 that a matrix product takes; 16 KiB of keys at a time."""
-    keys = max(16, min(64, 16384 // (padded_dim * dtype.itemsize)))
-    return Tile(rows=max(16, triton.next_power_of_2(group)), keys=keys, warps=4, stages=3)
+def decode_tile(group: int, padded_dim: int, dtype: torch.dtype, contexts: int) -> Tile:
+    """Rows for one KV head's queries, at least the 16 that a matrix product takes, and a few warps: each waits for all.
+
+    Large tiles for few ``contexts`` (requests × KV heads), small ones of large heads for many: more programs are at
+    work side by side then. Both as they were best on an H200.
+    """
+    rows = max(16, triton.next_power_of_2(group))
+    width = padded_dim * dtype.itemsize
+    if width <= 128 or (width == 256 and contexts <= MANY_CONTEXTS):
+        return Tile(rows, keys=64, warps=2, stages=3)
+    return Tile(rows, keys=32 if width <= 256 else 16, warps=2, stages=4)
 
 
 def prefill_tile(queries: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
