@@ -13,7 +13,6 @@ from pellucid.plan import StepPlan, StepResult
 from pellucid.runtime.device_runner import DeviceRunner
 from pellucid.runtime.runner import Runner
 
-
 ROUNDING = {"rtol": 1e-4, "atol": 1e-4}
 """Of logits and of K and V, all about 1: the card adds up in another order, in float32 as well."""
 

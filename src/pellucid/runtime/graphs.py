@@ -14,8 +14,10 @@ Step = Callable[[Bucket], None]
 class Graphs:
     """Captures what a ``step`` launches for a bucket, and replays it.
 
-    Who owns the graphs hands over its step each time: were it kept here, the two would hold each other, and the memory
-    of both would wait for the garbage collector. A captured step reads all that varies from the device, at addresses that never change, and leaves nothing behind in
+    Whoever owns the graphs hands over its step each time: were it kept here, the two would hold each other, and the
+    memory of both would wait for the garbage collector.
+
+    A captured step reads all that varies from the device, at addresses that never change, and leaves nothing behind in
     the memory it allocates: so all graphs share one pool of it, and may be replayed in any order, one at a time.
     """
 
