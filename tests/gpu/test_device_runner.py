@@ -7,14 +7,13 @@ import random
 
 import pytest
 import torch
-from twin_runners import TwinRunners
+from twin_runners import ROUNDING, TwinRunners, Twins, tiny_twins
 
 from pellucid.engine.config import SchedulerConfig
 from pellucid.engine.core import EngineCore
 from pellucid.engine.scheduler import Scheduler
 from pellucid.errors import InvariantViolation, MoveRefused
 from pellucid.kv.manager import KVManager
-from pellucid.model import LoadedModel, load
 from pellucid.plan import Admission, Request, SamplingParams, StepPlan, StepResult
 from pellucid.runtime.device_runner import FORBIDDEN_WIDTH
 
@@ -31,16 +30,17 @@ KINDS = (
 
 
 @pytest.fixture(scope="module")
-def tiny() -> LoadedModel:
-    return load("tiny", dtype="float32", device="cuda" if torch.cuda.is_available() else "cpu")
+def tiny() -> Twins:
+    return tiny_twins()
 
 
-def twins(tiny: LoadedModel, *, in_step: bool = True) -> TwinRunners:
+def twins(tiny: Twins, *, in_step: bool = True) -> TwinRunners:
     return TwinRunners(tiny, NUM_BLOCKS, BLOCK, in_step=in_step, **LIMITS)
 
 
-def engine(tiny: LoadedModel, executor: TwinRunners, *, asynchronous: bool) -> EngineCore:
-    config = SchedulerConfig(**LIMITS, eos_token_ids=tiny.config.eos_token_ids, vocab_size=tiny.config.vocab_size)
+def engine(tiny: Twins, executor: TwinRunners, *, asynchronous: bool) -> EngineCore:
+    model = tiny.plain.config
+    config = SchedulerConfig(**LIMITS, eos_token_ids=model.eos_token_ids, vocab_size=model.vocab_size)
     return EngineCore(Scheduler(KVManager(NUM_BLOCKS, BLOCK), config), executor, asynchronous=asynchronous)
 
 
@@ -81,12 +81,15 @@ def what_happens(plans: list[StepPlan], room: int) -> set[str]:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_random_requests_give_the_same_tokens_tables_and_pools(tiny: LoadedModel, asynchronous: bool) -> None:
+def test_random_requests_give_the_same_tokens_tables_and_pools(tiny: Twins, asynchronous: bool) -> None:
     """Asynchronously with graphs captured beforehand, where there are graphs; otherwise when first needed."""
     rng, executor = random.Random(29), twins(tiny, in_step=not asynchronous)
     core = engine(tiny, executor, asynchronous=asynchronous)
     if asynchronous:
-        executor.device.capture(lambda _: None)
+        captured: list[int] = []
+        executor.device.capture(captured.append)
+        assert sum(captured) == executor.device.graphs
+        assert bool(captured) == torch.cuda.is_available()
     coming, happened = requests(rng, 10), set()
     while coming or core.has_unfinished_requests():
         while coming and rng.random() < 0.4:
@@ -111,7 +114,7 @@ def admit(handle: int, tokens: int, sampling: SamplingParams = GREEDY) -> Admiss
     return Admission(handle, f"R{handle}", tuple(range(10, 10 + tokens)), tokens, sampling)
 
 
-def test_a_plan_without_rows_gives_nothing_but_is_applied(tiny: LoadedModel) -> None:
+def test_a_plan_without_rows_gives_nothing_but_is_applied(tiny: Twins) -> None:
     executor = twins(tiny)
     executor.launch(plan(1, admitted=(admit(1, 6),), new_blocks=((1, (9, 3)),), copies=((5, 9),)))
     assert executor.collect() == StepResult(1, ())
@@ -119,24 +122,24 @@ def test_a_plan_without_rows_gives_nothing_but_is_applied(tiny: LoadedModel) -> 
     assert len(executor.collect().tokens) == 1
 
 
-def test_logits_can_be_observed(tiny: LoadedModel) -> None:
+def test_logits_can_be_observed(tiny: Twins) -> None:
     """Those of the rows that sample, in the order of the plan, before stop tokens are forbidden."""
     executor = twins(tiny)
     seen: dict[str, list[torch.Tensor]] = {"plain": [], "device": []}
     for name, kept in seen.items():
-        getattr(executor, name)._on_logits = lambda plan, logits, kept=kept: kept.append(logits.clone())
+        getattr(executor, name)._on_logits = lambda plan, logits, kept=kept: kept.append(logits.clone().cpu())
     stops = SamplingParams(temperature=0, min_tokens=1, stop_token_ids=tuple(range(100)))
     rows = (admit(1, 3), admit(2, 9, stops), admit(3, 5))
     blocks = ((1, (4,)), (2, (5, 6, 7)), (3, (8, 9)))
     executor.launch(plan(1, (1, 0, 3, True), (3, 0, 4, False), (2, 0, 9, True), admitted=rows, new_blocks=blocks))
     tokens = executor.collect().tokens
     [plain], [device] = seen.values()
-    assert plain.shape == (2, tiny.config.vocab_size)
-    torch.testing.assert_close(device, plain, rtol=1e-4, atol=1e-5)
+    assert plain.shape == (2, tiny.plain.config.vocab_size)
+    torch.testing.assert_close(device, plain, **ROUNDING)
     assert tokens[0] == plain[0].argmax().item()
 
 
-def test_more_forbidden_tokens_than_the_device_has_room_for(tiny: LoadedModel) -> None:
+def test_more_forbidden_tokens_than_the_device_has_room_for(tiny: Twins) -> None:
     """The plain sampler takes over for as long as such a row runs."""
     stops = SamplingParams(temperature=2.0, seed=5, min_tokens=2, stop_token_ids=tuple(range(FORBIDDEN_WIDTH, 250)))
     executor = twins(tiny)
@@ -182,7 +185,7 @@ def test_more_forbidden_tokens_than_the_device_has_room_for(tiny: LoadedModel) -
         (plan(2, moves=((4, 26),)), "Block 4 is moved to block 26; a pool of 26 hands out 1 to 25"),
     ],
 )
-def test_plans_that_no_scheduler_makes_are_refused(tiny: LoadedModel, wrong: StepPlan, why: str) -> None:
+def test_plans_that_no_scheduler_makes_are_refused(tiny: Twins, wrong: StepPlan, why: str) -> None:
     runner = twins(tiny).device
     runner.launch(plan(1, (1, 0, 3, False), admitted=(admit(1, 5),), new_blocks=((1, (4,)),)))
     runner.collect()
@@ -190,7 +193,7 @@ def test_plans_that_no_scheduler_makes_are_refused(tiny: LoadedModel, wrong: Ste
         runner.launch(wrong)
 
 
-def test_two_plans_may_be_in_flight(tiny: LoadedModel) -> None:
+def test_two_plans_may_be_in_flight(tiny: Twins) -> None:
     runner = twins(tiny).device
     runner.launch(plan(1, (1, 0, 2, True), admitted=(admit(1, 2),), new_blocks=((1, (4, 5)),)))
     runner.launch(plan(2, (1, 2, 1, True)))
@@ -201,7 +204,7 @@ def test_two_plans_may_be_in_flight(tiny: LoadedModel) -> None:
         runner.collect()
 
 
-def test_pool_is_where_the_tensor_is(tiny: LoadedModel) -> None:
+def test_pool_is_where_the_tensor_is(tiny: Twins) -> None:
     executor = twins(tiny)
     tensor = executor.storages[1].tensor
     assert (executor.device.pool_address, executor.device.pool_bytes) == (tensor.data_ptr(), tensor.nbytes)

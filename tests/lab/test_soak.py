@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from msgspec.structs import replace
 
 from pellucid.cli import main
@@ -271,7 +272,7 @@ def test_rounding_is_forgiven_and_a_wrong_token_is_not(tiny: LoadedModel, monkey
         other = Received("a", (answer.tokens[0] + 1,), answer.reason)
         assert not reference.close_call(request, other)
         with monkeypatch.context() as patch:
-            patch.setattr(model_bed, "NUDGE", 100.0)  # so that these two are "close"
+            patch.setitem(model_bed.NUDGES, torch.float32, 100.0)  # so that these two are "close"
             assert reference.close_call(request, other)
             assert not reference.close_call(request, other._replace(reason="stop"))
     assert not reference.close_call(request, answer._replace(tokens=()))

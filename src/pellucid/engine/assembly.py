@@ -132,9 +132,9 @@ def _needs(options: EngineOptions, model: Model, attention: AttentionBackend) ->
 def _runner(
     options: EngineOptions, model: Model, storage: KVStorage, attention: AttentionBackend, max_model_len: int
 ) -> Runner | DeviceRunner:
-    """On a card the whole step is a graph; with attention that reads back from the device it cannot be."""
+    """The one for a GPU wherever attention asks the host for nothing: in Triton's interpreter it runs as well."""
     eos = model.config.eos_token_ids
-    if model.device.type == "cpu" or attention.name != "triton":
+    if attention.name != "triton":
         compiled = model.ops.name == "compiled"
         return Runner(model, storage, attention, eos_token_ids=eos, seed=options.seed, compiled_sampling=compiled)
     from pellucid.ops.triton_launch import chained  # here, because most machines have no triton
@@ -153,8 +153,9 @@ def _runner(
         enforce_eager=options.enforce_eager,
         pdl=chained(model.device)["PDL"],
     )
-    with progress("Capturing graphs", runner.graphs, show=runner.graphs > 0) as done:
-        runner.capture(done)
+    if runner.graphs and not options.lazy_graphs:
+        with progress("Capturing graphs", runner.graphs) as done:
+            runner.capture(done)
     return runner
 
 

@@ -41,7 +41,8 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
 
     *Arithmetic*: ``kernels`` triton, compiled, onednn or torch, and ``attention_backend`` triton, compiled or
     reference; auto takes the fastest that this device can run, and says which on stderr. ``enforce_eager`` launches
-    the kernels of a step one by one, without CUDA graphs: a quicker start, and slower steps.
+    the kernels of a step one by one, without CUDA graphs: a quicker start, and slower steps. With ``lazy_graphs`` each
+    graph is captured when a step first needs it: a quicker start, and some slower steps.
     """
 
     model: str = DEFAULT_MODEL
@@ -68,6 +69,7 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
     attention_backend: str = "auto"
     kernels: str = "auto"
     enforce_eager: bool = False
+    lazy_graphs: bool = False
     journal_capacity: int | None = 100_000
     verify_prefix_hits: bool = False
     observe: bool | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -10,7 +11,7 @@ from pellucid.engine.config import SchedulerConfig
 from pellucid.engine.core import EngineCore
 from pellucid.engine.scheduler import Scheduler
 from pellucid.engine.sequence import Sequence
-from pellucid.errors import InvariantViolation
+from pellucid.errors import ConfigError, InvariantViolation
 from pellucid.kv.invariants import Violation
 from pellucid.kv.journal import Journal
 from pellucid.kv.manager import KVManager
@@ -146,16 +147,19 @@ class EchoBed:
         return None
 
 
-def bed(model: str) -> Bed:
+def bed(model: str, options: Mapping[str, Any] | None = None) -> Bed:
     """Engines of ``model``; all of them share its weights. "none" is the engine without a model.
 
-    Raises what `pellucid.LLM` raises for a model that cannot be had.
+    ``options`` are those of `pellucid.LLM` that the settings of a load leave open; what is not given there of the
+    type of numbers is float32. Raises what `LLM` raises for a model or an option that cannot be had.
     """
     if model == NO_MODEL:
+        if options:
+            raise ConfigError(f"{', '.join(options)}: the engine without a model computes nothing; leave it out.")
         return EchoBed()
     from pellucid.lab.model_bed import ModelBed
 
-    return ModelBed(model)
+    return ModelBed(model, options or {})
 
 
 class Reference:
@@ -181,14 +185,27 @@ class Reference:
         """Called before ``case`` is played, by whom an answer must be found out while no round is under way."""
 
     def close_call(self, request: Add, received: Received) -> bool:
-        """Whether rounding alone explains ``received``: two tokens were so close that batching may decide.
+        """Whether rounding alone explains ``received``: wherever it differs, two tokens were so close that it may.
 
-        A model that likes the first differing token a little more must give the same to the end.
+        A model that likes the differing token a little more must give it there. What comes after is compared with
+        what the request comes to that has what came before in its prompt.
         """
-        pairs = zip(self(request).tokens, received.tokens, strict=False)
-        token = next((theirs for ours, theirs in pairs if ours != theirs), None)
-        nudged = None if token is None else self._bed.nudged(token)
-        return nudged is not None and agree(received, Reference(nudged)(request))
+        answer = self(request)
+        while not agree(received, answer):
+            pairs = zip(answer.tokens, received.tokens, strict=False)
+            same = next((at for at, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
+            nudged = None if same is None else self._bed.nudged(received.tokens[same])
+            if same is None or nudged is None:
+                return False
+            request, received = _beyond(request, received, same)
+            other = Reference(nudged)(request)
+            if other.tokens[:1] != received.tokens[:1]:
+                return False
+            if len(received.tokens) == 1:
+                return agree(received, other)
+            request, received = _beyond(request, received, 1)
+            answer = self(request)
+        return True
 
     def _run(self, request: Add) -> Received:
         engine, self._engine = self._engine or self._bed(ALONE), None  # kept only if it comes through
@@ -203,6 +220,17 @@ class Reference:
         if len(engine.kv.journal) < JOURNAL:  # a fresh one then, as journals are kept whole
             self._engine = engine
         return received
+
+
+def _beyond(request: Add, received: Received, count: int) -> tuple[Add, Received]:
+    """The request that has the first ``count`` output tokens in its prompt, and what is left of ``received``."""
+    rest = replace(
+        request,
+        prompt=(*request.prompt, *received.tokens[:count]),
+        max_tokens=request.max_tokens - count,
+        min_tokens=max(0, request.min_tokens - count),
+    )
+    return rest, received._replace(tokens=received.tokens[count:])
 
 
 def agree(received: Received, answer: Received) -> bool:

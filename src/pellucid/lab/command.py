@@ -27,6 +27,12 @@ ENGINES = ("pellucid", "vllm")
 Options = tuple[tuple[str, type, str], ...]
 """Engine options on a command line: name, type and help of each."""
 
+ARITHMETIC: Options = (
+    ("device", str, "auto, cpu or cuda (auto: a GPU if torch sees one and Triton can be imported)"),
+    ("kernels", str, "auto, triton, compiled, onednn or torch"),
+    ("attention-backend", str, "auto, triton, compiled or reference"),
+)
+
 OPTIONS: Options = (
     ("dtype", str, "auto, float32, bfloat16 or float16 (auto: float32 on a CPU)"),
     ("block-size", int, "tokens per block (16)"),
@@ -38,7 +44,11 @@ OPTIONS: Options = (
     ("max-model-len", int, "the longest request, in tokens"),
     ("max-num-batched-tokens", int, "tokens per step (2048)"),
     ("reuse-policy", str, "free-first, vllm-0.23 or vllm-0.24"),
+    *ARITHMETIC,
 )
+
+OURS = ("reuse_policy", "kernels")
+"""What only Pellucid's own engines have."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="judge this claim only, on the scenarios that it needs; may be given several times",
     )
     add_engine_options(parser, OPTIONS)
+    add_scheduling_mode(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object with all the evidence")
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write the report to FILE too, as one page with timelines"
@@ -74,9 +85,13 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine_options(parser: argparse.ArgumentParser, options: Options) -> None:
-    """``options`` and the scheduling mode; `engine_options` reads them back."""
+    """``options``; `engine_options` reads them back."""
     for name, kind, text in options:
         parser.add_argument(f"--{name}", type=kind, metavar="N" if kind is int else "NAME", help=text)
+
+
+def add_scheduling_mode(parser: argparse.ArgumentParser) -> None:
+    """``--async-scheduling``, which `engine_options` reads back as well."""
     parser.add_argument("--async-scheduling", action="store_true", help="plan each step before the last one is back")
 
 
@@ -84,17 +99,21 @@ def engine_options(arguments: argparse.Namespace, options: Options) -> dict[str,
     """Those of ``options`` that were given, as `pellucid.LLM` takes them."""
     names = [name.replace("-", "_") for name, _, _ in options]
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    return {**given, "async_scheduling": True} if arguments.async_scheduling else given
+    return {**given, "async_scheduling": True} if getattr(arguments, "async_scheduling", False) else given
 
 
-def vllm_words(arguments: argparse.Namespace) -> list[str]:
+def vllm_words(arguments: argparse.Namespace, options: Options) -> list[str]:
     """What was given, our options too, as on vLLM's command line: they have its names and meaning."""
-    given = engine_options(arguments, OPTIONS)
-    if "reuse_policy" in given:
-        raise ConfigError("--reuse-policy chooses among Pellucid's own; vLLM has one order, and it is found out.")
-    asynchronous = ["--async-scheduling"] if given.pop("async_scheduling", False) else []
-    words = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    return [*words, *asynchronous, *arguments.others]
+    given = engine_options(arguments, options)
+    for name in (name for name in OURS if name in given):
+        raise ConfigError(f"--{name.replace('_', '-')} chooses among Pellucid's own; vLLM has what it has.")
+    return [*words(given), *arguments.others]
+
+
+def words(given: Mapping[str, Any]) -> list[str]:
+    """The options ``given``, as on a command line."""
+    named = [(f"--{name.replace('_', '-')}", value) for name, value in given.items()]
+    return [word for name, value in named for word in ([name] if value is True else [name, str(value)])]
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -104,7 +123,7 @@ def main(arguments: argparse.Namespace) -> int:
         arguments.model,
         {} if vllm else engine_options(arguments, OPTIONS),
         engine=arguments.engine,
-        words=vllm_words(arguments) if vllm else (),
+        words=vllm_words(arguments, OPTIONS) if vllm else (),
         claims=arguments.claim,
         json=arguments.json,
         html=arguments.html,

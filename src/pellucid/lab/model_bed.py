@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,16 +16,22 @@ from pellucid.lab.load import Add, Settings
 from pellucid.model import LoadedModel
 from pellucid.model.llama import Model
 
-NUDGE = 1e-3
-"""Logits of one and the same row differ by some 1e-5 between batches, as the order of rounding does."""
+NUDGES = {torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 1.0}
+"""Logits of one and the same row differ between batches, as the order of rounding does: by some 1e-5 in float32."""
+
+FOR_ALL: dict[str, Any] = {
+    "dtype": "float32",  # in which equal requests must give equal tokens
+    "skip_tokenizer_init": True,
+    "journal_capacity": None,
+    "lazy_graphs": True,  # an engine lives for some hundred steps, of a few sizes
+}
 
 
 class ModelEngine:
-    """A `pellucid.LLM` in float32, in which equal requests must give equal tokens."""
+    """A `pellucid.LLM`. ``options`` go before `FOR_ALL`."""
 
-    def __init__(self, model: str | LoadedModel, settings: Settings) -> None:
-        options: dict[str, Any] = {"dtype": "float32", "skip_tokenizer_init": True, "journal_capacity": None}
-        self.llm = LLM(model, **options, **asdict(settings))
+    def __init__(self, model: str | LoadedModel, settings: Settings, options: Mapping[str, Any]) -> None:
+        self.llm = LLM(model, **{**FOR_ALL, **options, **asdict(settings)})
         self.kv = self.llm.kv
 
     def add(self, request: Add) -> None:
@@ -45,23 +52,24 @@ class ModelEngine:
 
 
 class ModelBed:
-    """Engines of one model; the first loads the weights that all share."""
+    """Engines of one model; the first loads the weights that all share. ``options`` are those of `pellucid.LLM`."""
 
-    def __init__(self, model: str | LoadedModel) -> None:
+    def __init__(self, model: str | LoadedModel, options: Mapping[str, Any] | None = None) -> None:
         self._model = model
+        self._options = options or {}
 
     def __call__(self, settings: Settings) -> ModelEngine:
-        engine = ModelEngine(self._model, settings)
+        engine = ModelEngine(self._model, settings, self._options)
         self._model = engine.llm.loaded
         return engine
 
     def nudged(self, token: int) -> ModelBed:
         loaded = self._model if isinstance(self._model, LoadedModel) else self(ALONE).llm.loaded
-        return ModelBed(dataclasses.replace(loaded, model=NudgedModel(loaded.model, token)))
+        return ModelBed(dataclasses.replace(loaded, model=NudgedModel(loaded.model, token)), self._options)
 
 
 class NudgedModel(Model):
-    """``model``, weights and all, with the logit of ``token`` higher by `NUDGE`."""
+    """``model``, weights and all, with the logit of ``token`` higher by as much as `NUDGES` has for its type."""
 
     def __init__(self, model: Model, token: int) -> None:
         vars(self).update(vars(model))
@@ -69,7 +77,7 @@ class NudgedModel(Model):
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         logits = super().logits(hidden)
-        logits[:, self._token] += NUDGE
+        logits[:, self._token] += NUDGES[self.dtype]
         return logits
 
 

@@ -60,7 +60,8 @@ class PellucidLaboratory:
 
     ``options`` are those of `pellucid.LLM`. Without a pool size among them the pool is small, so that
     a whole run is quick and re-use can be seen: 1,264 tokens (79 blocks of 16), as in the experiment
-    this lab grew out of, but at least 14 blocks and at most 316.
+    this lab grew out of, but at least 14 blocks and at most 316. On a GPU graphs are captured when they are needed,
+    for each engine runs a few sizes of steps only.
 
     Raises what `LLM` raises, when a subject is made.
     """
@@ -70,7 +71,7 @@ class PellucidLaboratory:
 
     def __init__(self, model: str | LoadedModel, **options: Any) -> None:
         self._model = model
-        self._options = dict(options)
+        self._options = {"lazy_graphs": True, **options}
         if not any(options.get(size) for size in self.SIZES):
             block_size = options.get("block_size", 16)
             fitting = self.TOKENS // block_size if isinstance(block_size, int) and block_size > 0 else 0

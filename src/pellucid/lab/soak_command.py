@@ -16,7 +16,16 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from pellucid.errors import ConfigError
-from pellucid.lab.command import add_engine, tell_presets
+from pellucid.lab.command import (
+    ARITHMETIC,
+    Options,
+    add_engine,
+    add_engine_options,
+    engine_options,
+    tell_presets,
+    vllm_words,
+    words,
+)
 from pellucid.lang import encoded, say, told
 from pellucid.log import only_warnings
 from pellucid.view.language import add_language, language
@@ -27,6 +36,10 @@ if TYPE_CHECKING:
     from pellucid.lab.round import Failure
     from pellucid.lab.soak import Draw, Progress, SoakReport
 
+OPTIONS: Options = (
+    ("dtype", str, "float32, in which equal requests give equal tokens, or bfloat16 or float16 (float32)"),
+    *ARITHMETIC,
+)
 EVERY_S = 10
 COUNTED = {
     "rounds": say("rounds"),
@@ -56,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a .gguf file or a hub id (tiny; smollm2-135m with --engine vllm)",
     )
     add_engine(parser)
+    add_engine_options(parser, OPTIONS)
     parser.add_argument(
         "--out", metavar="FILE", help="where a failure's case goes (pellucid-soak-SEED-ROUND.json in this folder)"
     )
@@ -93,21 +107,23 @@ def _bench(arguments: argparse.Namespace, language: str) -> Iterator[Bench]:
 
     if arguments.engine == "pellucid":
         model = arguments.model or "tiny"
-        ours = bed(model)
-        yield Bench(model, ours, draw, Reference(ours), "")
+        given = engine_options(arguments, OPTIONS)
+        ours = bed(model, given)
+        yield Bench(model, ours, draw, Reference(ours), " ".join([*words(given), ""]))
         return
     from pellucid.lab.vllm_bed import VllmBed, VllmReference
     from pellucid.lab.vllm_laboratory import VllmLaboratory
     from pellucid.lab.vllm_load import draw_for_vllm
 
     model = arguments.model or "smollm2-135m"
-    laboratory = VllmLaboratory(model, ["--dtype", "float32", *arguments.others])
+    asked = vllm_words(arguments, OPTIONS)
+    laboratory = VllmLaboratory(model, ["--dtype", "float32", *asked])
     tell_presets(laboratory.presets, language)
     draw = partial(draw_for_vllm, block_size=laboratory.block_size, asynchronous=not laboratory.cpu)
     with closing(laboratory):
         theirs = VllmBed(laboratory)
-        words = shlex.join(["--engine", "vllm", "--model", model, *arguments.others])
-        yield Bench(model, theirs, draw, VllmReference(theirs), f"{words} ")
+        again = shlex.join(["--engine", "vllm", "--model", model, *asked])
+        yield Bench(model, theirs, draw, VllmReference(theirs), f"{again} ")
 
 
 def soak(arguments: argparse.Namespace) -> int:

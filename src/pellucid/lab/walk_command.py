@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from pellucid.lab.command import Options, add_engine_options, engine_options, working
+from pellucid.lab.command import (
+    ARITHMETIC,
+    Options,
+    add_engine_options,
+    add_scheduling_mode,
+    engine_options,
+    working,
+)
 from pellucid.lang import encoded, say, told
 from pellucid.view.language import add_language, language
 
@@ -24,6 +31,7 @@ OPTIONS: Options = (
     ("max-num-batched-tokens", int, "tokens per step (2048; 8 for chunked)"),
     ("reuse-policy", str, "free-first, vllm-0.23 or vllm-0.24"),
     ("dtype", str, "auto, float32, bfloat16 or float16 (auto: float32 on a CPU)"),
+    *ARITHMETIC,
 )
 PROMPT = say("Enter: next step   q: quit ")
 
@@ -33,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("situation", choices=NAMES, help="what to walk through")
     parser.add_argument("--model", default="tiny", help="tiny, smollm2-135m, a folder, a .gguf file or a hub id")
     add_engine_options(parser, OPTIONS)
+    add_scheduling_mode(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--script", action="store_true", help="do not wait for Enter (nor does it in a pipe)")
     how.add_argument("--json", action="store_true", help="one JSON object a step, a line each")

@@ -80,7 +80,7 @@ class DeviceRunner:
         self._results = Results(max_num_seqs, device)
         self._flying: InFlight[Result] = InFlight()
         with self._on_device():
-            self._graphs = None if enforce_eager or device.type != "cuda" else Graphs(self._step, device)
+            self._graphs = None if enforce_eager or device.type != "cuda" else Graphs(device)
 
     @property
     def pool_address(self) -> int:
@@ -109,7 +109,7 @@ class DeviceRunner:
         with self._on_device():
             self._buffer.clear()
             for bucket in self._buckets.largest_first:
-                self._graphs.capture(bucket)
+                self._graphs.capture(self._step, bucket)
                 done(1)
             torch.cuda.empty_cache()  # what the steps took while they ran as they are
 
@@ -159,7 +159,7 @@ class DeviceRunner:
         if self._on_logits or plainly:
             self._step_in_sight(plan, ranges, bucket, plainly)
         elif self._graphs:
-            self._graphs.run(bucket)
+            self._graphs.run(self._step, bucket)
         else:
             self._step(bucket)
 
