@@ -79,7 +79,7 @@ class Pellucid:
 
         The first to have their prompt done go on while others are at theirs, and still run in the last step.
         """
-        chunks = -(-batch * (context + 1) // self.llm.options.max_num_batched_tokens)
+        chunks = -(-batch * (context + 1) // self.llm.options.limits.tokens)
         work = draw.alike(batch, context, steps + 2 * (chunks + SETTLING))
         for number, (prompt, sampling) in enumerate(zip(*self.prepare(work), strict=True)):
             self.llm.add_request(f"request {number}", prompt, sampling)

@@ -26,8 +26,8 @@ class SchedulerConfig(Part):
 
     def __init__(self, engine: Engine) -> None:
         self.max_model_len = engine.pool.max_model_len
-        self.max_num_seqs = engine.options.max_num_seqs
-        self.max_num_batched_tokens = engine.options.max_num_batched_tokens
+        self.max_num_seqs = engine.options.limits.requests
+        self.max_num_batched_tokens = engine.options.limits.tokens
         self.policy = engine.options.scheduling_policy
         self.async_scheduling = engine.options.async_scheduling
         self.enable_chunked_prefill = True

@@ -123,8 +123,7 @@ def _card(device: torch.device, loaded: LoadedModel | None) -> Card:
 
 
 def _needs(options: EngineOptions, model: Model, attention: AttentionBackend) -> Needs:
-    assert options.max_num_seqs is not None
-    tokens, samples = options.max_num_batched_tokens, options.max_num_seqs
+    samples, tokens = options.limits
     activations = peak_bytes(model.device, lambda: rehearse(model, attention, options.block_size, tokens, samples))
     return Needs(model.weight_bytes, activations)
 
@@ -140,13 +139,12 @@ def _runner(
     from pellucid.ops.triton_launch import chained  # here, because most machines have no triton
     from pellucid.runtime.device_runner import DeviceRunner
 
-    assert options.max_num_seqs is not None
     runner = DeviceRunner(
         model,
         storage,
         attention,
-        max_num_seqs=options.max_num_seqs,
-        max_num_batched_tokens=options.max_num_batched_tokens,
+        max_num_seqs=options.limits.requests,
+        max_num_batched_tokens=options.limits.tokens,
         max_model_len=max_model_len,
         eos_token_ids=eos,
         seed=options.seed,
@@ -180,11 +178,10 @@ def _same_dtype(options: EngineOptions, loaded: LoadedModel, asked: torch.dtype)
 
 
 def _scheduler(options: EngineOptions, pool: PoolSize, model: ModelConfig) -> Scheduler:
-    assert options.max_num_seqs is not None
     config = SchedulerConfig(
         max_model_len=pool.max_model_len,
-        max_num_seqs=options.max_num_seqs,
-        max_num_batched_tokens=options.max_num_batched_tokens,
+        max_num_seqs=options.limits.requests,
+        max_num_batched_tokens=options.limits.tokens,
         scheduling_policy=options.scheduling_policy,
         watermark=options.watermark,
         eos_token_ids=model.eos_token_ids,

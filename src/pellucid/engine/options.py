@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -10,8 +10,17 @@ from msgspec import Struct
 from pellucid.errors import ConfigError, refuse_unknown_options
 
 DEFAULT_MODEL = "smollm2-135m"
-SEQUENCES = {"cpu": 128, "cuda": 256}
-"""``max_num_seqs`` where it is not given, by the type of device."""
+
+
+class Limits(NamedTuple):
+    """The most requests that run at once, ``max_num_seqs``, and tokens of a step, ``max_num_batched_tokens``."""
+
+    requests: int
+    tokens: int
+
+
+LIMITS = {"cpu": Limits(128, 2048), "cuda": Limits(256, 8192)}
+"""What they are where they are not given, by the type of device."""
 
 
 class EngineOptions(Struct, frozen=True, kw_only=True):
@@ -29,8 +38,8 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
     default is what the others leave of that; on a CPU the default is 1 GiB, or a tenth of the memory this process
     may use if that is less. ``max_model_len`` defaults to the smaller of the model's and what the pool holds.
 
-    *Scheduling*: ``max_num_batched_tokens`` tokens a step, ``max_num_seqs`` requests at once (None: 128 on a CPU,
-    256 on a GPU), ``scheduling_policy`` fcfs or priority, ``watermark`` the share of the pool that admission leaves
+    *Scheduling*: ``max_num_batched_tokens`` tokens a step (None: 2,048 on a CPU, 8,192 on a GPU), ``max_num_seqs``
+    requests at once (None: 128 on a CPU, 256 on a GPU), ``scheduling_policy`` fcfs or priority, ``watermark`` the share of the pool that admission leaves
     free while anything runs. ``async_scheduling`` None means on, but off for `LLM.step` on a CPU.
 
     *Blocks*: ``block_size`` a power of two from 1 to 256, ``enable_prefix_caching``, ``reuse_policy``
@@ -60,7 +69,7 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
     gpu_memory_utilization: float = 0.9
     enable_prefix_caching: bool = True
     max_num_seqs: int | None = None
-    max_num_batched_tokens: int = 2048
+    max_num_batched_tokens: int | None = None
     scheduling_policy: str = "fcfs"
     watermark: float = 0.0
     async_scheduling: bool | None = None
@@ -89,8 +98,18 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
         """The same options with what depends on the device filled in; ``device`` is cpu, cuda, or cuda:N."""
         kind = device.partition(":")[0]
         ahead = True if kind == "cuda" and self.async_scheduling is None else self.async_scheduling
-        at_once = SEQUENCES[kind] if self.max_num_seqs is None else self.max_num_seqs
-        return msgspec.structs.replace(self, device=device, async_scheduling=ahead, max_num_seqs=at_once)
+        requests = LIMITS[kind].requests if self.max_num_seqs is None else self.max_num_seqs
+        tokens = LIMITS[kind].tokens if self.max_num_batched_tokens is None else self.max_num_batched_tokens
+        return msgspec.structs.replace(
+            self, device=device, async_scheduling=ahead, max_num_seqs=requests, max_num_batched_tokens=tokens
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """Of a step, filled in by `on`."""
+        assert self.max_num_seqs is not None
+        assert self.max_num_batched_tokens is not None
+        return Limits(self.max_num_seqs, self.max_num_batched_tokens)
 
     def __post_init__(self) -> None:
         sizes = ("num_gpu_blocks_override", "kv_cache_tokens", "kv_cache_memory_bytes")

@@ -95,7 +95,6 @@ class PellucidLaboratory:
 
 def _about(llm: LLM) -> About:
     model, options = llm.loaded.model, llm.options
-    assert options.max_num_seqs is not None  # filled in for the device
     dtype = str(model.dtype).removeprefix("torch.")
     return About(
         engine=f"pellucid {__version__}",
@@ -104,8 +103,8 @@ def _about(llm: LLM) -> About:
         device=str(model.device),
         prefix_caching=options.enable_prefix_caching,
         max_model_len=llm.pool.max_model_len,
-        max_num_batched_tokens=options.max_num_batched_tokens,
-        max_num_seqs=options.max_num_seqs,
+        max_num_batched_tokens=options.limits.tokens,
+        max_num_seqs=options.limits.requests,
         spare_blocks=int(options.watermark * llm.pool.num_blocks),
         vocab_size=llm.loaded.config.vocab_size,
         scheduling_policy=options.scheduling_policy,
