@@ -39,8 +39,9 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
     may use if that is less. ``max_model_len`` defaults to the smaller of the model's and what the pool holds.
 
     *Scheduling*: ``max_num_batched_tokens`` tokens a step (None: 2,048 on a CPU, 8,192 on a GPU), ``max_num_seqs``
-    requests at once (None: 128 on a CPU, 256 on a GPU), ``scheduling_policy`` fcfs or priority, ``watermark`` the share of the pool that admission leaves
-    free while anything runs. ``async_scheduling`` None means on, but off for `LLM.step` on a CPU.
+    requests at once (None: 128 on a CPU, 256 on a GPU), ``scheduling_policy`` fcfs or priority, ``watermark`` the
+    share of the pool that admission leaves free while anything runs. ``async_scheduling`` None means on, but off for
+    `LLM.step` on a CPU.
 
     *Blocks*: ``block_size`` a power of two from 1 to 256, ``enable_prefix_caching``, ``reuse_policy``
     free-first, vllm-0.23 or vllm-0.24; ``shuffle_blocks`` is a seed that scatters physical ids from the
