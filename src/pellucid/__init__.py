@@ -52,11 +52,13 @@ _show_pictures()
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'pellucid' has no attribute {name!r}")
+    from pellucid.imports import uncollected
     from pellucid.threads import sleep_at_barriers
 
     sleep_at_barriers()
     try:
-        return getattr(importlib.import_module(_HOME[name]), name)
+        with uncollected():
+            return getattr(importlib.import_module(_HOME[name]), name)
     except ModuleNotFoundError as error:
         from pellucid.errors import missing_extra
 

@@ -56,6 +56,10 @@ class ModelNotFound(ModelError):
     """There is no such model within reach: no such file, folder or name, and no network that gives it."""
 
 
+class KernelError(PellucidError):
+    """A kernel cannot be compiled for the device, or not be loaded there."""
+
+
 class PageError(PellucidError, ValueError):
     """A page of a report cannot be written where it should go."""
 

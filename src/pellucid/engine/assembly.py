@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -124,8 +125,17 @@ def _card(device: torch.device, loaded: LoadedModel | None) -> Card:
 
 def _needs(options: EngineOptions, model: Model, attention: AttentionBackend) -> Needs:
     samples, tokens = options.limits
-    activations = peak_bytes(model.device, lambda: rehearse(model, attention, options.block_size, tokens, samples))
-    return Needs(model.weight_bytes, activations)
+    largest_step = partial(rehearse, model, attention, options.block_size, tokens, samples)
+
+    def work() -> None:
+        if attention.name == "triton" and not options.enforce_eager:
+            from pellucid.runtime.compiling import compile_ahead  # here, because most machines have no triton
+
+            compile_ahead(largest_step)
+        largest_step()
+
+    with torch.cuda.device(model.device):
+        return Needs(model.weight_bytes, peak_bytes(model.device, work))
 
 
 def _runner(

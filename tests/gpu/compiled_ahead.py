@@ -1,0 +1,100 @@
+"""A program of its own, as Triton interprets in the tests' process: kernels launched, after `compile_ahead` or not.
+
+    python compiled_ahead.py ahead|plain
+
+Prints a JSON object: how many kernels were compiled and how many read from Triton's cache, how often the walk through
+the launches launched one, how many it would still leave out, and what is said of a kernel that cannot be compiled.
+Where there is no card, kernels are compiled for an H200, and launches counted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+
+import torch
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+
+from pellucid.errors import KernelError
+from pellucid.runtime.compiling import compile_ahead, left_out
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+launched: list[str] = []
+
+
+class AbsentCard:
+    """As much of a driver as compiling needs."""
+
+    utils = SimpleNamespace(
+        get_device_properties=lambda device: {"max_shared_mem": 232448, "multiprocessor_count": 132},
+        load_binary=lambda name, binary, shared, device: (1, 1, 32, 0, 1024),
+    )
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        assert device == 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def launcher_cls(self, source: object, metadata: object) -> object:
+        """Of what a launch is given, only the hook in front of it is run, with what it is told."""
+        return lambda x, y, z, stream, function, packed, told, before, after, *arguments: before(told)
+
+
+@triton.jit
+def add_kernel(x, number, WIDTH: tl.constexpr):
+    place = x + tl.arange(0, WIDTH)
+    tl.store(place, tl.load(place) + number)
+
+
+@triton.jit
+def negate_kernel(x, WIDTH: tl.constexpr):
+    place = x + tl.arange(0, WIDTH)
+    tl.store(place, -tl.load(place))
+
+
+@triton.jit
+def broken_kernel(x, WIDTH: tl.constexpr):
+    tl.store(x + tl.arange(0, WIDTH), 0)
+
+
+def launch() -> None:
+    """Three kernels, as Triton counts, launched four times."""
+    x = torch.zeros(64, device=DEVICE)
+    for width in (16, 32, 16):
+        add_kernel[(1,)](x, 2.5, WIDTH=width)
+    negate_kernel[(1,)](x, WIDTH=64)
+    if launched and DEVICE == "cuda":
+        assert x[:33].tolist() == [-7.5] * 16 + [-2.5] * 16 + [0]
+
+
+def main(ahead: bool) -> None:
+    if DEVICE == "cpu":
+        triton.runtime.driver.set_active(AbsentCard())
+    triton.knobs.runtime.launch_enter_hook.add(lambda metadata: launched.append(metadata.get()["name"]))
+    compiled: list[bool] = []
+    triton.knobs.compilation.listener = lambda *, cache_hit, **_: compiled.append(not cache_hit)
+    refusal = ""
+    if ahead:
+        compile_ahead(launch)
+        try:
+            compile_ahead(lambda: broken_kernel[(1,)](torch.zeros(64, device=DEVICE), WIDTH=24))
+        except KernelError as error:
+            refusal = str(error)
+    walked, still = len(launched), len(left_out(launch)) if ahead else 0
+    launched.clear()
+    launch()
+    said = {"compiled": sum(compiled), "read": len(compiled) - sum(compiled), "walked": walked, "still": still}
+    print(json.dumps(said | {"launched": launched, "refusal": refusal}))
+
+
+main(sys.argv[1] == "ahead")

@@ -1,0 +1,46 @@
+"""Kernels compiled ahead: all of them, none launched, the same as Triton itself compiles; without a card, for one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pellucid.runtime.compiling import compile_ahead
+
+PROGRAM = Path(__file__).with_name("compiled_ahead.py")
+LAUNCHED = ["add_kernel", "add_kernel", "add_kernel", "negate_kernel"]
+
+
+def run(how: str, cache: Path) -> dict[str, Any]:
+    surroundings = {**os.environ, "TRITON_CACHE_DIR": str(cache), "TRITON_INTERPRET": "0"}
+    done = subprocess.run([sys.executable, PROGRAM, how], env=surroundings, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_every_kernel_is_compiled_before_the_first_launch_and_found_again(tmp_path: Path) -> None:
+    first = run("ahead", tmp_path)
+    assert (first["compiled"], first["read"]) == (3, 0)
+    assert first["walked"] == first["still"] == 0
+    assert first["launched"] == LAUNCHED
+    second, plain = run("ahead", tmp_path), run("plain", tmp_path)
+    assert (second["compiled"], second["read"]) == (plain["compiled"], plain["read"]) == (0, 3)
+    assert plain["launched"] == LAUNCHED
+
+
+def test_a_kernel_that_cannot_be_compiled_is_named(tmp_path: Path) -> None:
+    refusal = run("ahead", tmp_path)["refusal"]
+    assert refusal.startswith("Kernel broken_kernel cannot be compiled")
+    assert "power of 2" in refusal
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here")
+def test_where_triton_interprets_nothing_is_run() -> None:
+    compile_ahead(lambda: pytest.fail("there is nothing to compile"))
