@@ -13,6 +13,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from pellucid.model import load
+
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 PARTS = ("schedule", "launch", "collect", "commit", "note", "glue")
 
@@ -150,6 +152,32 @@ def test_the_work_is_that_of_the_figures_to_beat(programs: None) -> None:
         work = draw.work(256, (100, 1024), (100, 1024), 0.6)
         assert (work.tokens_in, sum(work.limits)) == (tokens_in, tokens_out)
         assert 10 <= min(map(min, work.prompts)) <= max(map(max, work.prompts)) <= 40_000
+
+
+def test_texts_of_a_card_that_is_the_cpu() -> None:
+    report = last_line("card_texts.py", "--model", "tiny", "--device", "cpu", "--prompts", "4", "--tokens", "6")
+    figures = {name: figure["value"] for name, figure in report["figures"].items()}
+    assert figures["greedy_positions"] == figures["drawn_positions"] == 24
+    assert (figures["greedy_corrupt"], figures["drawn_corrupt"]) == (0, 0)
+    assert figures["greedy_yardstick"] > 0
+    assert len(report["differences"]) == figures["greedy_ties"] + figures["drawn_ties"]
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_card_that_computes_something_else_is_corrupt() -> None:
+    """Another seed's weights; and the right ones, except that one number of one layer comes out twice as large."""
+    from card_texts import Comparison, Work, figures_of
+
+    work = Work([[7, 8, 9], [70, 80, 90]], 0.0, 5)
+    cpu, typed, other, off = (
+        load("tiny", dtype=dtype, kernels="torch", seed=seed)
+        for dtype, seed in (("float32", 0), ("bfloat16", 0), ("bfloat16", 1), ("bfloat16", 0))
+    )
+    off.model._layers[0].down.weight[0] *= 2
+    for card, corrupt in ((typed, False), (other, True), (off, True)):
+        comparison = Comparison("greedy", work, cpu, typed, card)
+        figures = {figure.name: figure.value for figure in figures_of(comparison, comparison.differences())}
+        assert (figures["greedy_corrupt"] > 0) == corrupt
 
 
 def test_ratios_of_two_logs(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""I13: the same requests, forced tokens and scheduling mode give the same journal on the card, the CPU and neither.
+"""I13: the same requests, forced tokens and scheduling mode give one journal, on the card, on the CPU and in neither.
 
 On both, the tokens are forced by way of the model: it computes all of it, and on the card in its graphs.
 """

@@ -279,6 +279,27 @@ def test_rounding_is_forgiven_and_a_wrong_token_is_not(tiny: LoadedModel, monkey
     assert not Reference(EchoBed()).close_call(request, other)
 
 
+def test_two_close_calls_in_one_answer(tiny: LoadedModel) -> None:
+    """Each difference is judged by itself, and what comes after it by the text that it has led to."""
+    reference = Reference(ModelBed(tiny))
+    request = Add(step=0, name="a", prompt=(1, 2, 3), max_tokens=5)
+    first = reference(request).tokens[0]
+    begun = reference(replace(request, prompt=(1, 2, 3, first, 9), max_tokens=3)).tokens
+    twice = (
+        first,
+        9,
+        begun[0],
+        77,
+        *reference(replace(request, prompt=(1, 2, 3, first, 9, begun[0], 77), max_tokens=1)).tokens,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(model_bed.NUDGES, torch.float32, 100.0)
+        assert reference.close_call(request, Received("a", twice, "length"))
+        assert reference.close_call(request, Received("a", twice[:4], "abort"))
+        assert not reference.close_call(request, Received("a", twice[:4], "length"))
+    assert not reference.close_call(request, Received("a", twice, "length"))
+
+
 # -- shrinking -----------------------------------------------------------------------------------------
 
 
@@ -338,6 +359,11 @@ def test_the_command_reports_and_replays(
         (["--rounds", "0"], "--rounds must be at least 1"),
         (["--replay", "nowhere.json"], "cannot be read"),
         (["--model", "no-such-model"], "not a model that can be found"),
+        (["--kernels", "abacus"], "There are no kernels 'abacus'"),
+        (["--attention-backend", "abacus"], "There is no attention backend 'abacus'"),
+        (["--device", "abacus"], "device 'abacus' is unknown"),
+        (["--dtype", "int3"], "dtype 'int3' is not supported"),
+        (["--model", "none", "--dtype", "float32"], "dtype: the engine without a model computes nothing"),
     ],
 )
 def test_refusals_are_one_sentence(

@@ -99,8 +99,9 @@ class Dictation:
         if sampled.step != result.step or any(said != told for said, told in pairs if told >= 0):
             raise InvariantViolation(f"{sampled} was sampled where {result} had been dictated.")
         if self._on_logits:
-            samples = (
-                torch.tensor(plan.samples) if self._every_row else torch.ones(len(result.tokens), dtype=torch.bool)
+            samples = plan.samples if self._every_row else [True] * len(result.tokens)
+            rows = torch.tensor(
+                [row for row, sampled in enumerate(samples) if sampled], device=self._model.heard.device
             )
-            self._on_logits(plan, self._model.heard[: len(samples)][samples.to(self._model.heard.device)])
+            self._on_logits(plan, self._model.heard[rows.long()])
         return result
