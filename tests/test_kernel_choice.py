@@ -108,7 +108,7 @@ def test_kernels_of_another_version_are_left_alone(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("name", "dtype", "said"),
     [
-        ("numpy", torch.float32, "There are no kernels 'numpy'; known: auto, compiled, onednn, torch."),
+        ("numpy", torch.float32, "There are no kernels 'numpy'; known: auto, compiled, onednn, torch, triton."),
         ("onednn", torch.float32, "oneDNN has no kernels for bfloat16 here, or dtype is not bfloat16;"),
         pytest.param(
             "compiled", torch.float16, "there are kernels for float32 and bfloat16, not for float16;", marks=HAS_KERNELS
