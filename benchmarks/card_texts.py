@@ -7,14 +7,15 @@ to when every kernel is right. First the CPU and the card speak freely. Then the
 so that every position has the same past, and their logits are compared.
 
 *shift* of a position: by how much its logits differ from the CPU's, as their standard deviation over the vocabulary,
-which a constant added to all does not change. *yardstick*: the largest shift of the type itself on the CPU. In float32
-there is no such run: it is that of bfloat16 times 2^-10, for float32 has 16 bits more and may lose 6 of them in sums of
-a thousand terms, taken in another order, and in quick exponentials.
+which a constant added to all does not change. *yardstick*: the shift of the type itself, on the CPU. In float32 there
+is no such run: it is that of bfloat16 times 2^-10, for float32 has 16 bits more and may lose 6 of them in sums of a
+thousand terms, taken in another order, and in quick exponentials.
 
 The first difference of a text is a *tie* if its *margin*, by which the CPU prefers its own token to the card's, is at
-most 6 yardsticks (over the temperature); otherwise it is *corrupt*. Two logits that are off by one yardstick each,
-independently, are 1.4 apart from where they were: 6 are then more than 4 standard deviations, and at most positions
-many more. A position whose shift is more than 2 yardsticks is corrupt as well, whatever was said there.
+most 6 times the yardstick of that position, or its median if that is more (over the temperature); otherwise it is
+*corrupt*. Two logits that are off by one yardstick each, independently, are 1.4 apart from where they were: 6 are then
+more than 4 standard deviations. A position whose shift is more than twice the largest yardstick is corrupt as well,
+whatever was said there.
 
 The last line printed is one JSON object, with every difference; the exit status is 1 if anything was corrupt.
 
@@ -47,7 +48,7 @@ from report import Figure, print_json, show
 BLOCK_SIZE, NUM_BLOCKS = 16, 600
 IN_FLOAT32 = 2.0**-10
 FAR, OFF = 6, 2
-"""In yardsticks: the largest margin of a tie, and the largest shift of a position."""
+"""In yardsticks: the largest margin of a tie, and the largest shift of a position; see above of which."""
 
 SYSTEM = (
     "You are a careful assistant who answers in a few plain sentences, and says so when a question cannot be answered."
@@ -167,7 +168,8 @@ class Comparison:
         self.right, self.logits = dictate(cpu, work, self.texts), dictate(card, work, self.texts)
         self.shifts = shifts(self.logits, self.right)
         finer = IN_FLOAT32 if card.model.dtype is torch.float32 else 1.0
-        self.yardstick = finer * shifts(dictate(typed, work, self.texts), self.right).max().item()
+        self.yardsticks = finer * shifts(dictate(typed, work, self.texts), self.right)
+        self.yardstick = self.yardsticks.max().item()
 
     def differences(self) -> list[Difference]:
         return [found for index in range(len(self.texts)) if (found := self._difference(index)) is not None]
@@ -184,7 +186,8 @@ class Comparison:
         right = self.work.scores(index, self.right[index])[at]
         card = self.work.scores(index, self.logits[index])[at]
         margin, on_card = (float(scores[ours] - scores[theirs]) for scores in (right, card))
-        far = FAR * self.yardstick / (self.work.temperature or 1.0)
+        yardstick = max(self.yardsticks[index, at].item(), self.yardsticks.median().item())
+        far = FAR * yardstick / (self.work.temperature or 1.0)
         words = [self._word(token) for token in (ours, theirs)]
         verdict = "tie" if margin <= far else "corrupt"
         return Difference(self.way, index, at, *words, round(margin, 6), round(margin - on_card, 6), verdict)

@@ -42,7 +42,7 @@ OPTIONS: Options = (
         "blocks in the pool, the reserved one included (80 of 16 tokens: few, so that you see re-use)",
     ),
     ("max-model-len", int, "the longest request, in tokens"),
-    ("max-num-batched-tokens", int, "tokens per step (2048)"),
+    ("max-num-batched-tokens", int, "tokens per step (2048; 8192 on a GPU)"),
     ("reuse-policy", str, "free-first, vllm-0.23 or vllm-0.24"),
     *ARITHMETIC,
 )
