@@ -35,9 +35,10 @@ def test_the_journal_folds_to_what_vllm_holds(version: str, way: Options) -> Non
     assert seen["missed"]["evicted"] > 0
 
 
+@pytest.mark.parametrize("groups", [(0,), (0, 64)])
 @pytest.mark.parametrize("version", ["0.9.2", "0.28.0", WHOLE])
-def test_whoever_comes_later_is_told_the_truth_too(version: str) -> None:
-    way = Options(groups=(0, 64), asynchronous=version != "0.9.2")
+def test_whoever_comes_later_is_told_the_truth_too(version: str, groups: tuple[int, ...]) -> None:
+    way = Options(groups=groups, asynchronous=version != "0.9.2")
     seen = run_in(version, PROBES / "now_and_then.py", "8", "60", environment=way.environment)
     assert seen["wrong"] == []
     assert seen["violations"] == []

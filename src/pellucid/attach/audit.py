@@ -8,7 +8,7 @@ from pellucid.attach.layout import Layout
 from pellucid.attach.mirror import Mirror
 
 STEPS_A_ROUND = 16
-BLOCKS_A_ROUND = 32
+BLOCKS_A_ROUND = 64
 A_TABLE = 4  # asking for a table takes as long as comparing so many blocks
 
 
@@ -40,6 +40,7 @@ class Rounds:
                 f"vLLM counts {free} free blocks, and {mirror.reclaimable} have no owner (step {mirror.step})."
             )
         if mirror.step % STEPS_A_ROUND == 0:
+            mirror.look()
             wrong += self._blocks() + self._tables()
         return wrong
 

@@ -121,20 +121,53 @@ class Mirror:
         """Publish what vLLM has made findable of a request's full blocks, and note when to look again."""
         if not self.layout.caching:
             return
-        known: int = seen.request.num_computed_tokens
-        if self.layout.plans_ahead:  # then the last of them may not be known yet
-            known = min(known, seen.request.num_tokens)
+        known = self._publish_full(seen)
+        if self.looks_later:
+            return
         left = sys.maxsize
         for table in seen.tables:
-            full = known // table.size
-            if full > table.published:
-                self._publish(seen, table, full)
-            next_one = full if table.windowed else table.published
+            next_one = known // table.size if table.windowed else table.published
             wait = (next_one + 1) * table.size - known
             if wait < left:
                 left = wait
         seen.look_at = self.step + (left if left > 0 else 1)
         self.looks[seen.look_at].append(seen)
+
+    def _publish_full(self, seen: Seen) -> int:
+        """The publishing of `fill`; returns how many tokens have been computed, of those that are known."""
+        known: int = seen.request.num_computed_tokens
+        if self.layout.plans_ahead:  # then the last of them may not be known yet
+            known = min(known, seen.request.num_tokens)
+        for table in seen.tables:
+            full = known // table.size
+            if full > table.published:
+                self._publish(seen, table, full)
+        return known
+
+    @property
+    def looks_later(self) -> bool:
+        """Whether blocks may fill unseen until somebody asks (`look`): nobody listens, and none is given up meanwhile.
+
+        To look at one block in every step costs several trips to memory; at the blocks of many steps, not much more.
+        """
+        return not (self.listening or self.has_windows)
+
+    def look(self) -> None:
+        """Publish whatever has been filled unseen."""
+        if self.looks_later and self.layout.caching:
+            for seen in self.requests.values():
+                if seen.running:
+                    self._publish_full(seen)
+
+    def listen(self, listening: bool) -> None:
+        """Somebody listens from now on, or nobody. What was filled unseen is not told of: it is in the picture."""
+        self.look()
+        self.listening = listening
+        self.looks.clear()
+        if not self.looks_later:
+            for seen in self.requests.values():
+                if seen.running:
+                    self.fill(seen)
 
     def fill_early(self) -> None:
         """Publish what a result has filled: a scheduler that plans one step ahead learns a block's last token there."""
@@ -233,6 +266,7 @@ class Mirror:
 
     def forget(self) -> None:
         """The prefix cache was reset."""
+        self.look()
         findable = tuple(block for block, content in enumerate(self.contents) if content is not None)
         for block in findable:
             self.index.discard(block)
@@ -251,6 +285,7 @@ class Mirror:
     # -- how it is accounted -----------------------------------------------------------------------
 
     def _lookup(self, seen: Seen, hit: int) -> None:
+        self.look()
         kind = acts.LookupKind.RESUME if seen.preemptions else acts.LookupKind.FIRST
         if seen.skip_lookup:
             kind = acts.LookupKind.BYPASS

@@ -119,8 +119,8 @@ class Observer:
                 return original(*args, **kwargs)
             began = clock()
             with self.lock:
-                if not self._inside:
-                    self.mirror.listening = self._listens()
+                if not self._inside and self._listens() is not self.mirror.listening:
+                    self.mirror.listen(not self.mirror.listening)
                 outer, self._during = self._during, during or self._during
                 self._inside += 1
                 left = clock()
@@ -175,7 +175,9 @@ class Observer:
         mirror = self.mirror
         acts, violations, news = mirror.acts, mirror.violations, mirror.news
         if news is not None or violations:
-            mirror.acts, mirror.violations, mirror.news = [], [], None
+            mirror.news = None
+            if acts or violations:
+                mirror.acts, mirror.violations = [], []
             if news is not None:
                 mirror.told = news
             self._told(time.time(), acts, violations)
@@ -225,8 +227,10 @@ class Observer:
             several = [mirror.requests[name] for name, count in counts.items() if count != 1]
             filling.update([seen for seen in several if seen.running])
         passed = mirror.passed(counts) if mirror.has_windows else ()
-        touched = {*filling, *passed, *map(mirror.requests.__getitem__, grown)}
-        for seen in sorted(touched, key=_order):
+        touched = list(map(mirror.requests.__getitem__, grown))
+        if filling or passed:
+            touched = sorted({*touched, *filling, *passed}, key=_order)
+        for seen in touched:
             if seen in passed:
                 mirror.drop(seen, self.layout.tables(seen.id))
             if (blocks := grown.get(seen.id)) is not None:

@@ -21,6 +21,7 @@ def picture(layout: Layout, mirror: Mirror, acts: int, *, read_blocks: bool = Tr
     Owners and hashes are read from vLLM's blocks, one by one, unless ``read_blocks`` is False: then they are those
     that were seen to become so, which takes a fifth of the time, and which `pellucid.attach.audit` compares in turn.
     """
+    mirror.look()
     return Snapshot(
         step=mirror.told,
         acts=acts,
