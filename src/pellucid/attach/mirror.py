@@ -156,7 +156,7 @@ class Mirror:
         """Publish whatever has been filled unseen."""
         if self.looks_later and self.layout.caching:
             for seen in self.requests.values():
-                if seen.running:
+                if seen.status is RequestStatus.RUNNING:
                     self._publish_full(seen)
 
     def listen(self, listening: bool) -> None:
@@ -277,7 +277,10 @@ class Mirror:
                 table.published = 0
 
     def _say(self, act: Callable[..., acts.AnyAct], *fields: Any) -> None:
-        """``act`` has happened in this step; it is put into words for those who listen."""
+        """``act`` has happened in this step; it is put into words for those who listen.
+
+        Of what happens in most steps (blocks taken and filled) this is not even told: there is a launch to tell of.
+        """
         self.news = self.step
         if self.listening:
             self.acts.append(act(self.step, *fields))
@@ -326,7 +329,8 @@ class Mirror:
         self.reclaimable -= len(blocks)
         self.taken += len(blocks)
         table.blocks += blocks
-        self._say(acts.Take, seen.name, blocks, table.group)
+        if self.listening:
+            self._say(acts.Take, seen.name, blocks, table.group)
 
     def _publish(self, seen: Seen, table: SeenTable, full: int) -> None:
         """Of the first ``full`` blocks, those that vLLM has given a hash since the last look, in order.
@@ -354,7 +358,7 @@ class Mirror:
                     break
             if settled:
                 table.published = place + 1
-        if found:
+        if found and self.listening:
             self._say(acts.Publish, seen.name, tuple(found), tuple(keys))
 
     def _recognise(self, seen: Seen, places: Iterable[int]) -> None:
