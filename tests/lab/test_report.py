@@ -64,6 +64,14 @@ def test_no_line_is_wider_than_the_terminal(plays: Plays, width: int) -> None:
         assert max(line.cell_len for line in lines(trial_report, width)) <= width
 
 
+def test_what_to_do_next_is_of_the_engine_that_was_judged(plays: Plays) -> None:
+    ours, out = report(plays), io.StringIO()
+    theirs = msgspec.structs.replace(ours, about=msgspec.structs.replace(ours.about, engine="vllm 0.32.0"))
+    print_report(theirs, out)
+    assert "vllm serve MODEL" in out.getvalue()
+    assert "--model tiny" not in out.getvalue()
+
+
 def test_json_is_one_object_with_evidence_in_every_entry(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(parsed("--model", "tiny", "--json", "--num-gpu-blocks-override", "80")) == 0
     (line,) = capsys.readouterr().out.splitlines()

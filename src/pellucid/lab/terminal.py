@@ -16,7 +16,7 @@ from pellucid.lab.page import WIDTH, Page
 from pellucid.lab.proof import Exhibit, Proof, Verdict
 from pellucid.lab.trial import Report
 from pellucid.lab.wording import BUG, TITLE, counts, engine_facts, scope
-from pellucid.lang import say
+from pellucid.lang import Sentence, say
 from pellucid.view import Letters, block_map, legend, strips
 from pellucid.view.lines import wrapped
 
@@ -98,16 +98,23 @@ def _ending(report: Report, page: Page) -> Iterator[Text]:
         yield from page.paragraph(BUG, indent=INDENT)
     yield Text()
     yield from page.paragraph(say("Next:"))
-    yield from page.facts(
-        (
-            (f"{program()} prove --model tiny", say("a random model, in a second")),
-            (f"{program()} prove --block-size 8", say("other blocks, the same claims")),
-            (f"{program()} prove --html FILE", say("a page on which every step can be looked at")),
-            (f"{program()} prove --json", say("all the evidence, for a program")),
-            (f"{program()} run SCRIPT", say("a script written for vLLM, unmodified")),
-        ),
-        indent=INDENT,
-    )
+    further = _further_on_vllm() if report.about.engine.startswith("vllm") else _further()
+    yield from page.facts([(f"{program()} {words}", what) for words, what in further], indent=INDENT)
+
+
+def _further() -> Iterator[tuple[str, Sentence]]:
+    yield "prove --model tiny", say("a random model, in a second")
+    yield "prove --block-size 8", say("other blocks, the same claims")
+    yield "prove --html FILE", say("a page on which every step can be looked at")
+    yield "prove --json", say("all the evidence, for a program")
+    yield "run SCRIPT", say("a script written for vLLM, unmodified")
+
+
+def _further_on_vllm() -> Iterator[tuple[str, Sentence]]:
+    yield "prove --engine vllm --html FILE", say("a page on which every step can be looked at")
+    yield "prove --engine vllm --json", say("all the evidence, for a program")
+    yield "vllm serve MODEL", say("a server whose blocks can be watched while it runs")
+    yield "doctor", say("what of this vLLM can be observed")
 
 
 def program() -> str:
