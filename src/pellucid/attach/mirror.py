@@ -146,7 +146,7 @@ class Mirror:
 
     @property
     def looks_later(self) -> bool:
-        """Whether blocks may fill unseen until somebody asks (`look`): nobody listens, and none is given up meanwhile.
+        """Whether blocks may fill unseen until somebody asks (`look`): nobody listens, and no window leaves any behind.
 
         To look at one block in every step costs several trips to memory; at the blocks of many steps, not much more.
         """
@@ -158,6 +158,11 @@ class Mirror:
             for seen in self.requests.values():
                 if seen.status is RequestStatus.RUNNING:
                     self._publish_full(seen)
+
+    def look_at(self, seen: Seen) -> None:
+        """The same for a request whose blocks vLLM is about to take: afterwards others may have them."""
+        if self.looks_later and self.layout.caching:
+            self._publish_full(seen)
 
     def listen(self, listening: bool) -> None:
         """Somebody listens from now on, or nobody. What was filled unseen is not told of: it is in the picture."""
@@ -266,7 +271,6 @@ class Mirror:
 
     def forget(self) -> None:
         """The prefix cache was reset."""
-        self.look()
         findable = tuple(block for block, content in enumerate(self.contents) if content is not None)
         for block in findable:
             self.index.discard(block)

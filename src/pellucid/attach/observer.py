@@ -180,7 +180,7 @@ class Observer:
                 mirror.acts, mirror.violations = [], []
             if news is not None:
                 mirror.told = news
-            self._told(time.time(), acts, violations)
+            self._told(time.time(), acts or (), violations or ())
 
     # -- what they say -----------------------------------------------------------------------------
 
@@ -285,6 +285,7 @@ class Observer:
         seen = self.mirror.requests.get(request.request_id)
         if seen is None:
             return
+        self.mirror.look_at(seen)
         if self._during is PLANNING:
             self._victims.append((seen, self.layout.tables(seen.id)))
         elif self._during is RECEIVING or request.is_finished():

@@ -171,14 +171,14 @@ def decode_tile(group: int, padded_dim: int, dtype: torch.dtype, contexts: int) 
     width = padded_dim * dtype.itemsize
     if width <= 128 or (width == 256 and contexts <= MANY_CONTEXTS):
         return Tile(rows, keys=64, warps=2, stages=3)
-    return Tile(rows, keys=32 if width <= 256 else 16, warps=2, stages=4)
+    return Tile(rows, keys=32, warps=2, stages=4 if width <= 256 else 2)
 
 
 def prefill_tile(queries: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
     """Large tiles, unless that leaves processors idle (``queries`` is tokens × heads) or numbers are large."""
     width = padded_dim * dtype.itemsize
     if width > 256:
-        return Tile(rows=64, keys=32 if width == 512 else 16, warps=4, stages=2)
+        return Tile(rows=64, keys=32, warps=4, stages=2)
     if queries < 128 * processors(device):
         return Tile(rows=64, keys=64, warps=4, stages=3)
     return Tile(rows=128, keys=64, warps=8, stages=3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -92,7 +94,8 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
     scheduler = _scheduler(options, pool, config)
     broadcast = Broadcast(scheduler.kv, source.name) if _observed(options) else None
     storage = KVStorage(config.num_layers, pool.num_blocks, options.block_size, *shape, device)
-    runner = _runner(options, loaded.model, storage, attention, pool.max_model_len)
+    with _in_memory(options, "making tables and graphs"):
+        runner = _runner(options, loaded.model, storage, attention, pool.max_model_len)
     say(_summary(options, source.name, pool))
     say(_arithmetic(loaded, attention.name))
     return Assembly(
@@ -134,8 +137,26 @@ def _needs(options: EngineOptions, model: Model, attention: AttentionBackend) ->
             compile_ahead(largest_step)
         largest_step()
 
-    with torch.cuda.device(model.device):
-        return Needs(model.weight_bytes, peak_bytes(model.device, work))
+    with torch.cuda.device(model.device), _in_memory(options, "in a rehearsal of the largest step"):
+        activations = peak_bytes(model.device, work)
+    graphs = activations if attention.name == "triton" and not options.enforce_eager else 0
+    longest = options.max_model_len or model.config.max_position
+    tables = samples * (4 * longest + 8 * -(-longest // options.block_size))  # of tokens, and twice of blocks
+    return Needs(model.weight_bytes, activations, graphs, tables)
+
+
+@contextmanager
+def _in_memory(options: EngineOptions, what: str) -> Iterator[None]:
+    """Raises `ConfigError` where the card runs out of memory, with what would need less."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        requests, tokens = options.limits
+        share = options.gpu_memory_utilization
+        raise ConfigError(
+            f"the GPU ran out of memory {what} ({str(error).splitlines()[0]}): lower max_num_batched_tokens={tokens}, "
+            f"max_num_seqs={requests} or gpu_memory_utilization={share:g}, or do without graphs (enforce_eager=True)."
+        ) from error
 
 
 def _runner(

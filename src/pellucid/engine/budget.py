@@ -27,11 +27,16 @@ class Card(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What an engine takes beside its KV pool; bytes. Activations are the most that any one step holds."""
+    """What an engine takes beside its KV pool; bytes.
+
+    Activations are the most that any one step holds, and what graphs keep for theirs is taken to be as much; tables
+    are those of tokens and blocks.
+    """
 
     weights: int
     activations: int = 0
     graphs: int = 0
+    tables: int = 0
 
     @property
     def total(self) -> int:

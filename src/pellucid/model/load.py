@@ -144,11 +144,11 @@ def parse_dtype(dtype: str | torch.dtype, device: torch.device, quantization: st
 def parse_device(device: str) -> torch.device:
     """The torch device for a ``device`` option; raises `ConfigError` if it is unknown or not there.
 
-    ``auto`` is a GPU if torch sees one and Triton, in which our kernels for GPUs are written, can be imported; of
-    several GPUs, ``auto`` and ``cuda`` are torch's current one.
+    ``auto`` is an NVIDIA GPU of compute capability 8.0 (Ampere) or later if torch sees one and Triton, in which our
+    kernels for GPUs are written, can be imported; of several GPUs, ``auto`` and ``cuda`` are torch's current one.
     """
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() and _has_triton() else "cpu"
+        device = "cuda" if _has_a_card() and _has_triton() else "cpu"
     try:
         place = torch.device(device)
     except RuntimeError:
@@ -160,6 +160,10 @@ def parse_device(device: str) -> torch.device:
     if (place.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device {device!r} is not there: torch sees {torch.cuda.device_count()} GPUs; use cpu.")
     return place if place.index is not None else torch.device("cuda", torch.cuda.current_device())
+
+
+def _has_a_card() -> bool:
+    return torch.cuda.is_available() and torch.version.hip is None and torch.cuda.get_device_capability() >= (8, 0)
 
 
 def _has_triton() -> bool:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import Any
 
 import triton
 
 from pellucid.errors import KernelError
+
+_LEAVING_OUT = Lock()
+"""The hook is the process's: who sets it puts back what was there before."""
 
 
 def compile_ahead(launch: Callable[[], object]) -> None:
@@ -52,7 +55,7 @@ def left_out(launch: Callable[[], object]) -> dict[tuple[Any, str], str]:
         return get_ident() == here
 
     knobs = triton.knobs.runtime
-    with knobs.scope():
+    with _LEAVING_OUT, knobs.scope():
         knobs.jit_cache_hook = leave_out
         launch()
     return found

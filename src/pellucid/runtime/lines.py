@@ -48,9 +48,6 @@ class Lines:
         self._free = list(range(count - 1, -1, -1))
         self._order: tuple[tuple[int, ...], Numbers] = ((), np.zeros(0, np.int32))
 
-    def __len__(self) -> int:
-        return len(self._lines)
-
     def __getitem__(self, handle: int) -> int:
         try:
             return self._lines[handle]

@@ -50,7 +50,6 @@ class DeviceInputs:
             tokens,
             BLOCK_SIZE=tables.block_size,
             TILE=TILE,
-            PDL=self._pdl,
         )
         layout = StepLayout(
             query_start=sent.query_start[: rows + 1],
@@ -91,15 +90,12 @@ def inputs_kernel(
     num_tokens,
     BLOCK_SIZE: tl.constexpr,
     TILE: tl.constexpr,
-    PDL: tl.constexpr,
 ):
     """One program a row, and one more for the tokens after the last row, which are padding.
 
     Appended blocks are written by whoever reads them, and all of them by the last program, so no program has to wait
     for another: several may write the same number to the same place.
     """
-    if PDL:  # it comes first, after copies: it lets others start early, but does not itself
-        tl.extra.cuda.gdc_launch_dependents()
     row = tl.program_id(0)
     rows = tl.num_programs(0) - 1
     first = tl.load(query_start + row)

@@ -1,12 +1,15 @@
 """The traffic of `faithful`, listened to now and then, as a server is whose watchers come and go.
 
 While nobody listens no acts are made; whoever listens again begins with a picture, and from there on the journal folds
-to what vLLM's own objects say. Arguments: a seed, and how many requests. The last line is one JSON object.
+to what vLLM's own objects say. Hits and misses come to what a listener from first to last is told.
+
+Arguments: a seed, and how many requests. The last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 import tempfile
 from pathlib import Path
@@ -25,10 +28,11 @@ class NowAndThen(Traffic):
         super().__init__(engine, seed)
         self.listening = True
         self.turns = self.unheard = 0
+        self.whim = random.Random(seed)  # of its own, so that the traffic is that of a listener from first to last
         self.kv._observer._listens = lambda: self.listening
 
     def step(self) -> None:
-        if self.draw.random() < 0.1:
+        if self.whim.random() < 0.1:
             self.listening = not self.listening
             if self.listening:
                 self.turns += 1
