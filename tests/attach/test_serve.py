@@ -190,6 +190,25 @@ def test_watchers_that_are_killed_or_stopped_do_not_concern_vllm(server: Server)
             watcher.wait()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_under_a_recording_does_not_concern_vllm(server: Server) -> None:
+    clients = server.ask({"name": "patient", "prompt": PROMPT, "tokens": 400})
+    clients.all_stream()
+    command = [sys.executable, "-m", "pellucid", "watch", server.place.path, "--json", "--record", "/dev/full"]
+    watcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert watcher.stdout
+        said = "nothing more is recorded in /dev/full"
+        assert any(said in line for line in watcher.stdout)  # each line is what the screen shows now
+        assert watcher.poll() is None
+        assert clients.results()["patient"]["chunks"] >= 400
+        with Watching(server.place.path) as watching:
+            watching.until(nobody)
+    finally:
+        watcher.kill()
+        watcher.wait()
+
+
 def test_no_prompt_leaves_the_engine(server: Server, tmp_path: Path) -> None:
     file = tmp_path / "canary.jsonl"
     with Watching(server.place.path) as watching:
