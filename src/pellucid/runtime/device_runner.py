@@ -17,7 +17,6 @@ from pellucid.runtime.device_tables import NOTHING_APPENDED, DeviceTables
 from pellucid.runtime.flight import InFlight
 from pellucid.runtime.graphs import Graphs
 from pellucid.runtime.lines import Lines, Ranges
-from pellucid.runtime.noise import stream_key
 from pellucid.runtime.results import Result, Results
 from pellucid.runtime.runner import CausalModel
 from pellucid.runtime.sampler import Draw, sample
@@ -200,14 +199,7 @@ class DeviceRunner:
         choose(logits, sent.sampling[:rows], sent.ends[:rows], self._controls, self._tokens[:rows], pdl=self._pdl)
 
     def _draw(self, line: int, position: int) -> Draw:
-        occupant = self._lines.occupant(line)
-        seed = occupant.sampling.seed
-        return Draw(
-            sampling=occupant.sampling,
-            seed=stream_key(self._seed, occupant.handle) if seed is None else seed,
-            position=position,
-            output_index=position - occupant.prompt_len,
-        )
+        return Draw.of(self._lines.occupant(line), position, self._seed)
 
     def _on_device(self) -> AbstractContextManager[object]:
         """Kernels are launched on the device that is current."""

@@ -11,7 +11,6 @@ from pellucid.attention import AttentionBackend, KVStorage, StepLayout
 from pellucid.plan import StepPlan, StepResult
 from pellucid.runtime.flight import InFlight
 from pellucid.runtime.inputs import step_inputs
-from pellucid.runtime.noise import stream_key
 from pellucid.runtime.rows import Row, Rows
 from pellucid.runtime.sampler import Draw, sample
 from pellucid.runtime.tables import Tables
@@ -105,16 +104,7 @@ class Runner:
         logits = model.logits(hidden[inputs.sampled])
         if self._on_logits:
             self._on_logits(plan, logits)
-        tokens = sample(logits, [self._draw(row) for row in sampling], self._eos_token_ids, compiled=self._compiled)
+        draws = [Draw.of(row, row.known - 1, self._seed) for row in sampling]
+        tokens = sample(logits, draws, self._eos_token_ids, compiled=self._compiled)
         self._tables.append_tokens(sampling, tokens)
         return tokens
-
-    def _draw(self, row: Row) -> Draw:
-        seed = row.sampling.seed
-        position = row.known - 1
-        return Draw(
-            sampling=row.sampling,
-            seed=stream_key(self._seed, row.handle) if seed is None else seed,
-            position=position,
-            output_index=position - row.prompt_len,
-        )

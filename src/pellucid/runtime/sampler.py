@@ -8,13 +8,17 @@ and is what they are tested against.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from pellucid.plan import SamplingParams
 from pellucid.runtime import compiled_sampler
 from pellucid.runtime.noise import gumbel_noise, stream_key
+
+if TYPE_CHECKING:
+    from pellucid.runtime.lines import Occupant
+    from pellucid.runtime.rows import Row
 
 GREEDY_BELOW = 1e-5
 """A temperature below this is greedy, as in vLLM: dividing by it would only risk an overflow."""
@@ -32,6 +36,13 @@ class Draw(NamedTuple):
     """Of the token to be sampled, in prompt and output together."""
     output_index: int
     """The same, counted from the end of the prompt."""
+
+    @classmethod
+    def of(cls, request: Row | Occupant, position: int, seed: int) -> Draw:
+        """How ``request`` samples its token at ``position``. One without a seed draws it from (``seed``, handle)."""
+        own = request.sampling.seed
+        own = stream_key(seed, request.handle) if own is None else own
+        return cls(request.sampling, own, position, output_index=position - request.prompt_len)
 
     @property
     def temperature(self) -> float:
