@@ -145,10 +145,9 @@ def dictating_engine(loaded: LoadedModel, outputs: dict[str, list[int]], hear: A
     model = DictatedModel(loaded.model, rows)
     runner: Any = Runner(model, storage, attention, compiled_sampling=False)
     if attention.name == "triton":
-        from pellucid.ops.triton_launch import chained
         from pellucid.runtime.device_runner import DeviceRunner
 
-        runner = DeviceRunner(model, storage, attention, **limits, pdl=chained(place)["PDL"])
+        runner = DeviceRunner(model, storage, attention, **limits)
     executor = Dictation(runner, model, outputs, every_row=attention.name == "triton", on_logits=hear)
     schedule = SchedulerConfig(**limits, eos_token_ids=(), vocab_size=config.vocab_size)
     return EngineCore(Scheduler(KVManager(NUM_BLOCKS, BLOCK_SIZE), schedule), executor, asynchronous=False)

@@ -27,7 +27,7 @@ class Both:
         self.lines = Lines(max_num_seqs)
         self.device_tables = DeviceTables(max_num_seqs, LONGEST, BLOCK, NUM_BLOCKS, device)
         self.buffer = StepBuffer(max_num_seqs, 600, device)
-        self.device_inputs = DeviceInputs(self.buffer, self.device_tables, self.buckets, pdl=False)
+        self.device_inputs = DeviceInputs(self.buffer, self.device_tables, self.buckets)
 
     def inputs(self, plan: StepPlan) -> tuple[StepInputs, StepInputs]:
         """Of the plain runner, and of the other."""

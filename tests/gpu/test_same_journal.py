@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-from typing import Any
 
 import pytest
 from twin_runners import Twins, tiny_twins
@@ -21,7 +20,6 @@ from pellucid.kv import acts
 from pellucid.kv.journal import Journal, first_difference
 from pellucid.kv.manager import KVManager
 from pellucid.model import LoadedModel
-from pellucid.ops.triton_launch import chained
 from pellucid.plan import Request, SamplingParams
 from pellucid.runtime.device_runner import DeviceRunner
 from pellucid.runtime.dictated import DictatedModel, Dictation, Runs
@@ -88,8 +86,7 @@ def plain(loaded: LoadedModel) -> Dictation:
 def device(loaded: LoadedModel) -> Dictation:
     place, model = loaded.model.device, DictatedModel(loaded.model, LIMITS["max_num_seqs"])
     attention = attention_backend("auto", place) if place.type == "cuda" else ReferenceAttention()
-    options: dict[str, Any] = {**LIMITS, "pdl": chained(place)["PDL"]}
-    return Dictation(DeviceRunner(model, storage(loaded), attention, **options), model, OUTPUTS, every_row=True)
+    return Dictation(DeviceRunner(model, storage(loaded), attention, **LIMITS), model, OUTPUTS, every_row=True)
 
 
 def storage(loaded: LoadedModel) -> KVStorage:

@@ -8,7 +8,6 @@ import torch
 
 from pellucid.attention import KVStorage, ReferenceAttention, attention_backend
 from pellucid.model import LoadedModel, load
-from pellucid.ops.triton_launch import chained
 from pellucid.plan import StepPlan, StepResult
 from pellucid.runtime.device_runner import DeviceRunner
 from pellucid.runtime.runner import Runner
@@ -49,9 +48,7 @@ class TwinRunners:
         attention = attention_backend("auto", device.device) if device.device.type == "cuda" else ReferenceAttention()
         options = {"eos_token_ids": config.eos_token_ids, "seed": 3}
         self.plain = Runner(plain, self.storages[0], ReferenceAttention(), **options, compiled_sampling=False)
-        self.device = DeviceRunner(
-            device, self.storages[1], attention, **options, **limits, pdl=chained(device.device)["PDL"]
-        )
+        self.device = DeviceRunner(device, self.storages[1], attention, **options, **limits)
         self.plans: list[StepPlan] = []
         self.results: list[StepResult] = []
         self._in_step = in_step

@@ -17,6 +17,7 @@ from pellucid.attention.triton_decode import decode_kernel
 from pellucid.attention.triton_prefill import prefill_kernel
 from pellucid.attention.triton_write import write_kernel
 from pellucid.errors import ConfigError
+from pellucid.triton_launch import INTERPRETED, upcast
 
 MOST_HEAD_DIM = 256
 MOST_GROUP = 64
@@ -60,7 +61,7 @@ class TritonAttention(AttentionBackend):
     @staticmethod
     def missing(device: torch.device, head_dim: int) -> str | None:
         """Why there is no kernel for this device and size here; None if there is one."""
-        if device.type != "cuda" and not interpreted():
+        if device.type != "cuda" and not INTERPRETED:
             return f"it needs an NVIDIA GPU, and the device is {device}"
         if head_dim > MOST_HEAD_DIM:
             return f"there are kernels for heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}"
@@ -192,15 +193,6 @@ def padded(dim: int) -> int:
 def scale(dim: int) -> float:
     """What scores are multiplied with, to be exponents of 2."""
     return dim**-0.5 * math.log2(math.e)
-
-
-def upcast(dtype: torch.dtype) -> bool:
-    """Whether products must be of float32: Triton's interpreter cannot multiply bfloat16."""
-    return dtype is torch.bfloat16 and interpreted()
-
-
-def interpreted() -> bool:
-    return bool(triton.knobs.runtime.interpret)
 
 
 @cache

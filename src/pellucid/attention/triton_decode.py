@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 
 from pellucid.attention.triton_tile import attend_tile, block_ids
+from pellucid.triton_launch import announce, await_input
 
 
 @triton.jit
@@ -109,9 +110,8 @@ def decode_kernel(
     """
     head, split, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     splits = tl.num_programs(1)
-    if PDL:
-        tl.extra.cuda.gdc_wait()
-        tl.extra.cuda.gdc_launch_dependents()
+    await_input(PDL)
+    announce(PDL)
     token = row
     count = 1
     if mixed:

@@ -167,8 +167,7 @@ def _runner(
     if attention.name != "triton":
         compiled = model.ops.name == "compiled"
         return Runner(model, storage, attention, eos_token_ids=eos, seed=options.seed, compiled_sampling=compiled)
-    from pellucid.ops.triton_launch import chained  # here, because most machines have no triton
-    from pellucid.runtime.device_runner import DeviceRunner
+    from pellucid.runtime.device_runner import DeviceRunner  # here, because most machines have no triton
 
     runner = DeviceRunner(
         model,
@@ -180,7 +179,6 @@ def _runner(
         eos_token_ids=eos,
         seed=options.seed,
         enforce_eager=options.enforce_eager,
-        pdl=chained(model.device)["PDL"],
     )
     if runner.graphs and not options.lazy_graphs:
         with progress("Capturing graphs", runner.graphs) as done:

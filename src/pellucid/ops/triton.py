@@ -9,10 +9,10 @@ import torch
 from pellucid.ops.base import Decoder, Gated, Heads, Layer, Linear, Ops, Vocabulary
 from pellucid.ops.matrix import Matrix, numbers, stacked
 from pellucid.ops.triton_decoder import TritonDecoder, TritonLayer
-from pellucid.ops.triton_launch import INTERPRETED
 from pellucid.ops.triton_matrix import TritonGated, TritonLinear, TritonVocabulary
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_rope import rotate
+from pellucid.triton_launch import INTERPRETED
 
 
 class TritonOps(Ops):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 import torch
 
 from pellucid.ops.base import Heads
-from pellucid.ops.triton_launch import chained
 from pellucid.ops.triton_matrix import TritonGated, TritonLinear
 from pellucid.ops.triton_rope import rotate, rotated_product
 from pellucid.ops.triton_tiles import tile_for
+from pellucid.triton_launch import chained
 
 if TYPE_CHECKING:
     from pellucid.attention import AttentionBackend, KVStorage, StepLayout

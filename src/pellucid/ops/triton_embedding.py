@@ -6,8 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
-from pellucid.ops.triton_launch import announce, await_input, chained
 from pellucid.ops.triton_tiles import power_of_two
+from pellucid.triton_launch import announce, await_input, chained
 
 
 @triton.jit

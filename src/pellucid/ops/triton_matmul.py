@@ -12,10 +12,10 @@ import torch
 import triton
 import triton.language as tl
 
-from pellucid.ops.triton_launch import announce, await_input, chained, upcast
 from pellucid.ops.triton_matvec import one_row, row_ahead
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import Tile, rows_of, tile_for
+from pellucid.triton_launch import announce, await_input, chained, upcast
 
 
 @triton.jit

@@ -10,10 +10,10 @@ import triton
 import triton.language as tl
 
 from pellucid.ops.base import Heads
-from pellucid.ops.triton_launch import announce, await_input, chained
 from pellucid.ops.triton_matmul import ahead, multiplied, prepared
 from pellucid.ops.triton_norm import normed
 from pellucid.ops.triton_tiles import power_of_two
+from pellucid.triton_launch import announce, await_input, chained
 
 HEADS = 8
 """Heads of one token that a program turns."""

@@ -14,6 +14,7 @@ from typing import Any
 import triton
 
 from pellucid.errors import KernelError
+from pellucid.triton_launch import INTERPRETED
 
 _LEAVING_OUT = Lock()
 """The hook is the process's: who sets it puts back what was there before."""
@@ -27,7 +28,7 @@ def compile_ahead(launch: Callable[[], object]) -> None:
 
     Raises `KernelError` with the name of a kernel that cannot be had.
     """
-    if triton.knobs.runtime.interpret:
+    if INTERPRETED:
         return
     kernels = left_out(launch)
     driver = triton.runtime.driver.active

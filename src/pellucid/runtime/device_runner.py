@@ -40,8 +40,7 @@ class DeviceRunner:
     A step is padded to a bucket: its padding rows have no context, and its padding tokens write to block 0. With
     ``enforce_eager``, and on a CPU, the same launches are made one by one instead of as a graph; so they are while
     ``on_logits`` wants to see the logits [S, vocab_size] of the rows that sample (a copy, the caller's to keep), and
-    while a row runs that may not sample more than `FORBIDDEN_WIDTH` tokens before its ``min_tokens``. ``pdl``: kernels
-    of the sampler start while those before them end (programmatic dependent launch, from Hopper on).
+    while a row runs that may not sample more than `FORBIDDEN_WIDTH` tokens before its ``min_tokens``.
 
     `launch` raises `InvariantViolation` for a plan that does not fit the rows as earlier plans left them.
     """
@@ -58,7 +57,6 @@ class DeviceRunner:
         eos_token_ids: Sequence[int] = (),
         seed: int = 0,
         enforce_eager: bool = False,
-        pdl: bool = False,
         on_logits: Callable[[StepPlan, torch.Tensor], None] | None = None,
     ) -> None:
         device = storage.tensor.device
@@ -67,13 +65,12 @@ class DeviceRunner:
         self._seed = seed
         self._on_logits = on_logits
         self._device = device
-        self._pdl = pdl
         self._buckets = Buckets(max_num_seqs, max_num_batched_tokens)
         self._lines = Lines(max_num_seqs)
         self._tables = DeviceTables(max_num_seqs, max_model_len, storage.block_size, storage.num_blocks, device)
         room = 2 * max_num_seqs + max_num_batched_tokens // storage.block_size
         self._buffer = StepBuffer(max_num_seqs, room, device)
-        self._inputs = DeviceInputs(self._buffer, self._tables, self._buckets, pdl=pdl)
+        self._inputs = DeviceInputs(self._buffer, self._tables, self._buckets)
         self._controls = Controls(max_num_seqs, FORBIDDEN_WIDTH, device)
         self._plain: set[int] = set()  # lines that the sampler on the device cannot serve
         self._tokens = torch.zeros(max_num_seqs, dtype=torch.int64, device=device)
@@ -196,7 +193,7 @@ class DeviceRunner:
 
     def _choose(self, logits: torch.Tensor) -> None:
         rows, sent = len(logits), self._buffer.device
-        choose(logits, sent.sampling[:rows], sent.ends[:rows], self._controls, self._tokens[:rows], pdl=self._pdl)
+        choose(logits, sent.sampling[:rows], sent.ends[:rows], self._controls, self._tokens[:rows])
 
     def _draw(self, line: int, position: int) -> Draw:
         return Draw.of(self._lines.occupant(line), position, self._seed)

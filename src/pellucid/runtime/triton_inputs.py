@@ -11,6 +11,7 @@ from pellucid.runtime.buckets import Bucket, Buckets
 from pellucid.runtime.device_tables import DeviceTables
 from pellucid.runtime.inputs import StepInputs
 from pellucid.runtime.step_buffer import StepBuffer
+from pellucid.triton_launch import await_input, chained
 
 TILE = 256
 """Tokens, blocks or rows that a program takes at once."""
@@ -19,8 +20,8 @@ TILE = 256
 class DeviceInputs:
     """The inputs of a step at fixed addresses, filled on the device; every bucket uses the front of the same memory."""
 
-    def __init__(self, buffer: StepBuffer, tables: DeviceTables, buckets: Buckets, *, pdl: bool) -> None:
-        self._buffer, self._tables, self._pdl = buffer, tables, pdl
+    def __init__(self, buffer: StepBuffer, tables: DeviceTables, buckets: Buckets) -> None:
+        self._buffer, self._tables = buffer, tables
         max_tokens, max_rows = buckets.max_tokens, buckets.max_rows
         device = tables.tokens.device
         self._token_ids, self._positions, self._slots = torch.zeros(3, max_tokens, dtype=torch.int64, device=device)
@@ -64,9 +65,8 @@ class DeviceInputs:
     def keep(self, sampled: torch.Tensor) -> None:
         """Write the token [R] int64 of each row that samples to the tables: an input of the next step."""
         rows, sent, tokens = len(sampled), self._buffer.device, self._tables.tokens
-        early = {"launch_pdl": True} if self._pdl else {}
         keep_kernel[(triton.cdiv(rows, TILE),)](
-            sampled, sent.sampling, sent.ends, tokens, tokens.stride(0), rows, TILE=TILE, PDL=self._pdl, **early
+            sampled, sent.sampling, sent.ends, tokens, tokens.stride(0), rows, TILE=TILE, **chained(tokens.device)
         )
 
 
@@ -131,8 +131,7 @@ def inputs_kernel(
 @triton.jit(do_not_specialize=["num_rows"])
 def keep_kernel(chosen, sampling, ends, tokens, tokens_stride, num_rows, TILE: tl.constexpr, PDL: tl.constexpr):
     """A row's token goes to its line, at the position after its last computed one."""
-    if PDL:
-        tl.extra.cuda.gdc_wait()
+    await_input(PDL)
     row = tl.program_id(0) * TILE + tl.arange(0, TILE)
     line = tl.load(sampling + row, mask=row < num_rows, other=-1)
     end = tl.load(ends + row, mask=line >= 0, other=0)

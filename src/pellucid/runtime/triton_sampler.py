@@ -17,6 +17,7 @@ import triton.language as tl
 
 from pellucid.runtime.controls import Controls
 from pellucid.runtime.triton_noise import gumbel_noise, random_bits, stream_key
+from pellucid.triton_launch import announce, await_input, chained
 
 LOG_2 = tl.constexpr(math.log(2))
 LOG2_E = tl.constexpr(1 / math.log(2))
@@ -43,26 +44,23 @@ def choose(
     positions: torch.Tensor,
     controls: Controls,
     out: torch.Tensor,
-    *,
-    pdl: bool = False,
 ) -> None:
     """Choose a token for every row: ``out`` [S] int64 from ``logits`` [S, vocab_size] float32, which stay as they are.
 
     ``lines`` [S] int32 says where in ``controls`` a row's are, no line twice; -1 is padding and gets token 0.
     ``positions`` [S] int32 are those of the tokens to be chosen. What is launched depends on the shape of ``logits``
-    only, and the host waits for nothing. ``pdl``: a kernel may be launched while those in front of it still run (it
-    waits for them before it reads anything).
+    only, and the host waits for nothing.
     """
     rows, vocab_size = logits.shape
-    early = {"launch_pdl": True} if pdl else {}
+    chain = chained(logits.device)
     shared = (logits, logits.stride(0), lines, positions, controls.words, controls.width, controls.least, vocab_size)
     width = controls.forbidden_width
-    keep_likely[(rows,)](*shared, FORBIDDEN=width, TILE=FILTER_TILE, PDL=pdl, num_warps=FILTER_WARPS, **early)
+    keep_likely[(rows,)](*shared, FORBIDDEN=width, TILE=FILTER_TILE, num_warps=FILTER_WARPS, **chain)
     part = part_size(rows, vocab_size)
     tile, warps = (part, WARPS) if part == SMALLEST_PART else (TILE, 1)
     notes = (controls.best, controls.searched)
     search[(triton.cdiv(vocab_size, part), rows)](
-        *shared, *notes, out, part, FORBIDDEN=width, TILE=tile, PDL=pdl, num_warps=warps, **early
+        *shared, *notes, out, part, FORBIDDEN=width, TILE=tile, num_warps=warps, **chain
     )
 
 
@@ -191,9 +189,8 @@ def keep_likely(
 
     What a score (logit / temperature) decides can be decided by logits, as division leaves their order alone.
     """
-    if PDL:
-        tl.extra.cuda.gdc_wait()
-        tl.extra.cuda.gdc_launch_dependents()
+    await_input(PDL)
+    announce(PDL)
     index = tl.program_id(0)
     place = tl.load(lines + index)
     if place < 0:
@@ -265,9 +262,8 @@ def search(
     PDL: tl.constexpr,
 ):
     """The best of a part of a row's tokens joins the best of the other parts; the last part to come writes ``out``."""
-    if PDL:
-        tl.extra.cuda.gdc_wait()
-        tl.extra.cuda.gdc_launch_dependents()
+    await_input(PDL)
+    announce(PDL)
     part, index = tl.program_id(0), tl.program_id(1)
     place = tl.load(lines + index)
     if place < 0:
