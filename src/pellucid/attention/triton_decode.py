@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from pellucid.attention.triton_tile import attend_tile, block_ids
+from pellucid.attention.triton_tile import attend_tiles, block_ids
 from pellucid.triton_launch import announce, await_input
 
 
@@ -137,13 +137,10 @@ def decode_kernel(
     peak = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     blocks = block_ids(table, split * span, limit, KEYS, BLOCK_SIZE)
-    for first in range(split * span, limit, KEYS):
-        following = block_ids(table, first + KEYS, limit, KEYS, BLOCK_SIZE)
-        acc, peak, total = attend_tile(
-            queries, acc, peak, total, k_pool, v_pool, blocks, head, first, limit, last, scale,
-            True, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PADDED_DIM, UPCAST,
-        )  # fmt: skip
-        blocks = following
+    acc, peak, total, blocks = attend_tiles(
+        queries, acc, peak, total, k_pool, v_pool, table, blocks, head, split * span, limit, limit, last, scale,
+        True, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PADDED_DIM, UPCAST,
+    )  # fmt: skip
     acc /= tl.where(total > 0, total, 1)[:, None]
 
     out += token.to(tl.int64) * out_token_stride

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from pellucid.attention.triton_tile import attend_tile, block_ids
+from pellucid.attention.triton_tile import attend_tiles, block_ids
 
 
 @triton.jit
@@ -87,20 +87,14 @@ def prefill_kernel(
     peak = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     blocks = block_ids(table, 0, limit, KEYS, BLOCK_SIZE)
-    for first in range(0, seen_by_all, KEYS):
-        following = block_ids(table, first + KEYS, limit, KEYS, BLOCK_SIZE)
-        acc, peak, total = attend_tile(
-            queries, acc, peak, total, k_pool, v_pool, blocks, head, first, limit, last, scale,
-            False, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PADDED_DIM, UPCAST,
-        )  # fmt: skip
-        blocks = following
-    for first in range(seen_by_all, limit, KEYS):
-        following = block_ids(table, first + KEYS, limit, KEYS, BLOCK_SIZE)
-        acc, peak, total = attend_tile(
-            queries, acc, peak, total, k_pool, v_pool, blocks, head, first, limit, last, scale,
-            True, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PADDED_DIM, UPCAST,
-        )  # fmt: skip
-        blocks = following
+    acc, peak, total, blocks = attend_tiles(
+        queries, acc, peak, total, k_pool, v_pool, table, blocks, head, 0, seen_by_all, limit, last, scale,
+        False, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PADDED_DIM, UPCAST,
+    )  # fmt: skip
+    acc, peak, total, blocks = attend_tiles(
+        queries, acc, peak, total, k_pool, v_pool, table, blocks, head, seen_by_all, limit, limit, last, scale,
+        True, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PADDED_DIM, UPCAST,
+    )  # fmt: skip
     acc /= tl.where(total > 0, total, 1)[:, None]
     place = (token * out_token_stride + heads * out_head_stride)[:, None] + dims[None, :]
     tl.store(out + place, acc.to(out.dtype.element_ty), mask=real)

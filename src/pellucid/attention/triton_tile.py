@@ -1,4 +1,4 @@
-"""One tile of keys: what decoding and prefill both do with it."""
+"""Tiles of keys: what decoding and prefill both do with them."""
 
 import triton
 import triton.language as tl
@@ -70,3 +70,41 @@ def attend_tile(
     fade = tl.exp2(peak - higher)
     acc = tl.dot(weights.to(v.dtype), v, acc * fade[:, None], input_precision="tf32x3")
     return acc, higher, total * fade + tl.sum(weights, 1)
+
+
+@triton.jit
+def attend_tiles(
+    q,
+    acc,
+    peak,
+    total,
+    k_pool,
+    v_pool,
+    table,
+    blocks,
+    head,
+    begin,
+    end,
+    limit,
+    last,
+    scale,
+    MASKED: tl.constexpr,
+    KEYS: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr,
+    UPCAST: tl.constexpr,
+):
+    """`attend_tile` for the tiles that start from ``begin`` on and before ``end``, block ids loaded a tile ahead.
+
+    ``blocks`` are those of the first tile; those of the tile after the last come back with what `attend_tile` returns.
+    """
+    for first in range(begin, end, KEYS):
+        following = block_ids(table, first + KEYS, limit, KEYS, BLOCK_SIZE)
+        acc, peak, total = attend_tile(
+            q, acc, peak, total, k_pool, v_pool, blocks, head, first, limit, last, scale,
+            MASKED, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PADDED_DIM, UPCAST,
+        )  # fmt: skip
+        blocks = following
+    return acc, peak, total, blocks
