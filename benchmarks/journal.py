@@ -16,7 +16,6 @@ The last line printed is one JSON object with every figure and its target.
 from __future__ import annotations
 
 import argparse
-import math
 import random
 import statistics
 import time
@@ -31,7 +30,7 @@ from rich.progress import Progress
 
 from pellucid import LLM, SamplingParams
 from pellucid.kv import acts, manager
-from report import Figure, cores, load, print_json, show
+from report import Figure, cores, load, median_interval, print_json, show
 from scheduler import append_again
 
 TARGET = 1.0  # % of throughput
@@ -115,15 +114,15 @@ def measure(options: argparse.Namespace) -> list[Figure]:
 
 def costs(pairs: Pairs) -> list[Figure]:
     step = statistics.median(pairs.off)
-    costs = sorted(100 * (on - off) / step for on, off in zip(pairs.on, pairs.off, strict=True))
-    middle, reach = len(costs) // 2, round(0.98 * math.sqrt(len(costs)))
+    costs = [100 * (on - off) / step for on, off in zip(pairs.on, pairs.off, strict=True)]
+    low, high = median_interval(costs)
     return [
         Figure("step_on", statistics.median(pairs.on), "ms"),
         Figure("step_off", step, "ms"),
         Figure("pairs", len(costs), "pairs"),
         Figure("journal_cost", statistics.median(costs), "%", TARGET),
-        Figure("journal_cost_low", costs[middle - reach], "%"),
-        Figure("journal_cost_high", costs[min(middle + reach, len(costs) - 1)], "%", TARGET),
+        Figure("journal_cost_low", low, "%"),
+        Figure("journal_cost_high", high, "%", TARGET),
     ]
 
 

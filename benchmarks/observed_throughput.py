@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from report import Figure, print_json, show
+from report import Figure, median_interval, print_json, show
 
 TARGET = 3.0  # % of throughput
 WATCHER = """
@@ -120,15 +119,6 @@ class Rounds:
             yield Figure("joining", statistics.median(self.joining), "ms", None, tuple(self.joining))
         yield Figure("picture", statistics.median(self.pictures), "ms", None, tuple(self.pictures))
         yield Figure("blocks", self.blocks, "blocks")
-
-
-def median_interval(values: Sequence[float], sure: float = 0.95) -> tuple[float, float]:
-    """Between which of ``values`` the median of their source lies, as surely as ``sure``; all of them if few."""
-    ranked, count = sorted(values), len(values)
-    below = 0
-    while sum(math.comb(count, k) for k in range(below + 1)) / 2**count <= (1 - sure) / 2:
-        below += 1
-    return ranked[max(0, below - 1)], ranked[min(count - 1, count - below)]
 
 
 def main() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,19 @@ class Figure(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         fields = {"value": round(self.value, 4), "unit": self.unit, "target": self.target, "met": self.met}
         return fields | ({"runs": [round(run, 4) for run in self.runs]} if self.runs else {})
+
+
+def median_interval(values: Sequence[float], sure: float = 0.95) -> tuple[float, float]:
+    """Between which of ``values`` the median of their source lies, as surely as ``sure``; all of them if few.
+
+    By the binomial distribution of how many of them lie below that median.
+    """
+    ranked, count = sorted(values), len(values)
+    below, chance = 0, 0.5**count
+    while chance <= (1 - sure) / 2:
+        below += 1
+        chance += math.comb(count, below) / 2**count
+    return ranked[max(0, below - 1)], ranked[min(count - 1, count - below)]
 
 
 def show(figure: Figure) -> None:
