@@ -6,7 +6,6 @@ import torch
 import triton
 import triton.language as tl
 
-from pellucid.ops.triton_tiles import power_of_two
 from pellucid.triton_launch import announce, await_input, chained
 
 
@@ -25,5 +24,5 @@ def rows(ids: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     hidden = matrix.shape[1]
     out = torch.empty((len(ids), hidden), dtype=matrix.dtype, device=matrix.device)
     if len(ids):
-        rows_kernel[(len(ids),)](ids, matrix, out, hidden, power_of_two(hidden), **chained(out.device))
+        rows_kernel[(len(ids),)](ids, matrix, out, hidden, triton.next_power_of_2(hidden), **chained(out.device))
     return out

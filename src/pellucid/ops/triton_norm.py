@@ -6,7 +6,6 @@ import torch
 import triton
 import triton.language as tl
 
-from pellucid.ops.triton_tiles import power_of_two
 from pellucid.triton_launch import announce, await_input, chained
 
 
@@ -39,7 +38,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     width, heads = x.shape[-1], x.shape[1] if x.dim() == 3 else 1
     rows = x.numel() // width
     if rows:
-        padded = power_of_two(width)
+        padded = triton.next_power_of_2(width)
         norm_kernel[(rows,)](
             x, x.stride(0), x.stride(-2), heads, weight, out, eps, width, padded,
             num_warps=min(max(padded // 512, 1), 8), **chained(x.device),

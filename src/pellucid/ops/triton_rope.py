@@ -12,7 +12,6 @@ import triton.language as tl
 from pellucid.ops.base import Heads
 from pellucid.ops.triton_matmul import ahead, multiplied, prepared
 from pellucid.ops.triton_norm import normed
-from pellucid.ops.triton_tiles import power_of_two
 from pellucid.triton_launch import announce, await_input, chained
 
 HEADS = 8
@@ -173,5 +172,5 @@ def rotate(
     grid = (len(packed), triton.cdiv(heads.queries + 2 * heads.keys, HEADS))
     rotate_kernel[grid](
         packed, packed.stride(0), q_norm, k_norm, eps, cos, sin, k_pool, v_pool, packed if slots is None else slots,
-        *heads, HEADS, power_of_two(heads.dim // 2), NORM=norms is not None, **chained(packed.device),
+        *heads, HEADS, triton.next_power_of_2(heads.dim // 2), NORM=norms is not None, **chained(packed.device),
     )  # fmt: skip

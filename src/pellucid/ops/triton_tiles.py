@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+import triton
 
 NARROW = 64
 """The most rows that the narrow kernels take; products with more are left to cuBLAS."""
@@ -81,7 +82,7 @@ def tile_for(weight: torch.Tensor, tokens: int) -> Tile | None:
 
 def _for_one_row(outputs: int, inputs: int) -> Tile:
     """Plain multiplications, up to 2,048 inputs all in registers at once."""
-    depth = power_of_two(inputs)
+    depth = triton.next_power_of_2(inputs)
     return Tile(8 if outputs <= 32768 else 16, first=min(depth, 1024 if depth > 2048 else 2048), warps=4)
 
 
@@ -90,15 +91,10 @@ def _for_rows(outputs: int, inputs: int, rows: int) -> Tile | None:
     if rows > 16 or outputs > 32768:
         return None
     columns = 16 if outputs <= 768 else 32
-    depth = max(power_of_two(inputs), 16)
+    depth = max(triton.next_power_of_2(inputs), 16)
     if inputs > 1536:
         return Tile(columns, first=min(128, depth), stages=6)
     split = 4 if inputs >= 64 else 1
-    first = max(power_of_two(inputs + 1) // 2, 16 * split)
-    last = 0 if inputs <= first else max(power_of_two(inputs - first), 16 * split)
+    first = max(triton.next_power_of_2(inputs + 1) // 2, 16 * split)
+    last = 0 if inputs <= first else max(triton.next_power_of_2(inputs - first), 16 * split)
     return Tile(columns, first, last, split)
-
-
-def power_of_two(number: int) -> int:
-    """The least that is not below ``number``."""
-    return 1 << max(number - 1, 0).bit_length()
