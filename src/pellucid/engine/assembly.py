@@ -28,6 +28,7 @@ from pellucid.kv.reader import KVReader
 from pellucid.log import say
 from pellucid.model import LoadedModel, Model, ModelConfig, Tokenizer, find, load, parse_device, parse_dtype
 from pellucid.model.llama import weight_bytes
+from pellucid.runtime.device_tables import DeviceTables
 from pellucid.runtime.runner import Runner
 
 if TYPE_CHECKING:
@@ -129,9 +130,10 @@ def _card(device: torch.device, loaded: LoadedModel | None) -> Card:
 def _needs(options: EngineOptions, model: Model, attention: AttentionBackend) -> Needs:
     samples, tokens = options.limits
     largest_step = partial(rehearse, model, attention, options.block_size, tokens, samples)
+    in_graphs = attention.name == "triton" and not options.enforce_eager
 
     def work() -> None:
-        if attention.name == "triton" and not options.enforce_eager:
+        if in_graphs:
             from pellucid.runtime.compiling import compile_ahead  # here, because most machines have no triton
 
             compile_ahead(largest_step)
@@ -139,9 +141,9 @@ def _needs(options: EngineOptions, model: Model, attention: AttentionBackend) ->
 
     with torch.cuda.device(model.device), _in_memory(options, "in a rehearsal of the largest step"):
         activations = peak_bytes(model.device, work)
-    graphs = activations if attention.name == "triton" and not options.enforce_eager else 0
+    graphs = activations if in_graphs else 0
     longest = options.max_model_len or model.config.max_position
-    tables = samples * (4 * longest + 8 * -(-longest // options.block_size))  # of tokens, and twice of blocks
+    tables = samples * DeviceTables.bytes_per_line(longest, options.block_size)
     return Needs(model.weight_bytes, activations, graphs, tables)
 
 

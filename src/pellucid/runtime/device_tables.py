@@ -42,6 +42,12 @@ class DeviceTables:
         self.blocks = torch.zeros(lines, self.width, dtype=torch.int32, device=device)
         self._num_blocks = num_blocks
 
+    @staticmethod
+    def bytes_per_line(max_model_len: int, block_size: int) -> int:
+        """Bytes that one line takes, with its copy of the block table among the inputs of a step."""
+        width = -(-max_model_len // block_size)
+        return 4 * (width * block_size + 1) + 2 * 4 * width
+
     def admit(self, line: int, handle: int, tokens: tuple[int, ...]) -> None:
         """``line`` is a new request's: no blocks yet, and these tokens."""
         if len(tokens) >= self.tokens.shape[1]:
