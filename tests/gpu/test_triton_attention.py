@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ import triton.language as tl
 from paged_steps import LAYER, Sizes, Step, check, expected, make_step, pad, verify
 
 from pellucid.attention import KVStorage, attention_backend
-from pellucid.attention.triton import LEAST_SPLIT, TritonAttention, prefill_tile, processors, splits
+from pellucid.attention.triton import LEAST_PART, TritonAttention, prefill_tile, processors
 from pellucid.attention.triton_prefill import find_request
 from pellucid.errors import ConfigError
 
@@ -28,9 +29,14 @@ def backend() -> TritonAttention:
 
 @pytest.fixture(autouse=True)
 def _poisoned_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is not written is NaN, in outputs and in what splits leave for each other."""
+    """Whatever is not written is NaN, or no number of anything: in outputs, in plans, and between parts."""
     empty = torch.empty
-    monkeypatch.setattr(torch, "empty", lambda *shape, **how: empty(*shape, **how).fill_(torch.nan))
+
+    def poisoned(*shape: Any, **how: Any) -> torch.Tensor:
+        made = empty(*shape, **how)
+        return made.fill_(torch.nan if made.is_floating_point() else 2**30)
+
+    monkeypatch.setattr(torch, "empty", poisoned)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +75,8 @@ def test_sizes_of_heads(backend: TritonAttention, device: torch.device, draw: to
 def test_decoding_at_every_edge_of_blocks_tiles_and_splits(
     backend: TritonAttention, dtype: torch.dtype, device: torch.device, draw: torch.Generator
 ) -> None:
-    edges = [e + d for e in (8, 16, 32, LEAST_SPLIT, 2 * LEAST_SPLIT, 5 * LEAST_SPLIT) for d in (-1, 0, 1)]
+    edges = [e + d for e in (8, 16, 32, LEAST_PART, 2 * LEAST_PART, 5 * LEAST_PART) for d in (-1, 0, 1)]
     rows = [(1, context) for context in [1, 2, *edges]]
-    assert splits(len(rows), 5 * LEAST_SPLIT + 1, device) > 1
     check(backend, make_step(rows, Sizes(3, 1, block_size=8), dtype, device, draw))
 
 
@@ -172,7 +177,8 @@ def test_an_output_of_any_strides(backend: TritonAttention, device: torch.device
     right, size, _ = expected(step)
     wide = torch.full((len(right), 8, 20), torch.nan, device=device)
     backend.write(LAYER, step.k, step.v, step.kv, step.layout)
-    backend.attend(LAYER, step.q, step.kv, step.layout, wide[:, 1:7, 2:18])
+    plan = backend.plan(step.q, step.kv, step.layout)
+    backend.attend(LAYER, step.q, step.kv, step.layout, wide[:, 1:7, 2:18], plan)
     verify(wide[:, 1:7, 2:18], right, size)
     assert wide.isnan().sum() == wide.numel() - right.numel()
 
@@ -208,7 +214,8 @@ def test_a_recorded_step_is_played_for_other_requests(
 
     def play() -> None:
         backend.write(LAYER, first.k, first.v, first.kv, first.layout)
-        backend.attend(LAYER, first.q, first.kv, first.layout, out, pdl=pdl)
+        plan = backend.plan(first.q, first.kv, first.layout)
+        backend.attend(LAYER, first.q, first.kv, first.layout, out, plan, pdl=pdl)
 
     play()
     graph = torch.cuda.CUDAGraph()

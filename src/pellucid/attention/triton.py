@@ -14,6 +14,7 @@ from pellucid.attention.layout import StepLayout
 from pellucid.attention.reference import ReferenceAttention
 from pellucid.attention.storage import KVStorage
 from pellucid.attention.triton_decode import decode_kernel
+from pellucid.attention.triton_plan import FIELDS, TILE, plan_kernel
 from pellucid.attention.triton_prefill import prefill_kernel
 from pellucid.attention.triton_write import write_kernel
 from pellucid.errors import ConfigError
@@ -21,26 +22,29 @@ from pellucid.triton_launch import INTERPRETED, upcast
 
 MOST_HEAD_DIM = 256
 MOST_GROUP = 64
-PROGRAMS_PER_PROCESSOR = 4
-"""Of decoding: as many as are at work side by side, so that one round of them covers every context."""
-LEAST_SPLIT = 64
-"""Keys: a split is a multiple of them. Shorter ones would cost more in putting together than they save."""
-MOST_SPLITS = 128
-MANY_CONTEXTS = 256
+LEAST_PART = 64
+"""Keys: a part of a context has no fewer, if it is not the last. Shorter ones would cost more in putting together than
+they save."""
+MOST_PARTS = 64
+UNIT = 16
+"""Keys: parts begin at multiples of them."""
 
 
 class Tile(NamedTuple):
-    """How a program works: rows of queries, keys at a time, warps, and loads in flight."""
+    """How a program works: rows of queries, keys at a time, warps, and loads in flight; and how many programs a
+    multiprocessor has room for."""
 
     rows: int
     keys: int
     warps: int
     stages: int
+    programs: int = 1
 
 
-class Workspace(NamedTuple):
-    """What the splits of a context leave for the last of them; see `decode_kernel`."""
+class Plan(NamedTuple):
+    """Which part of which context each program of `decode_kernel` reads, and what parts leave for the last of them."""
 
+    parts: torch.Tensor
     sums: torch.Tensor
     weights: torch.Tensor
     arrived: torch.Tensor
@@ -54,9 +58,6 @@ class TritonAttention(AttentionBackend):
     """
 
     name = "triton"
-
-    def __init__(self) -> None:
-        self._workspaces: dict[tuple[torch.device, int, int], Workspace] = {}
 
     @staticmethod
     def missing(device: torch.device, head_dim: int) -> str | None:
@@ -85,7 +86,7 @@ class TritonAttention(AttentionBackend):
     ) -> torch.Tensor:
         self.write(layer, k, v, kv, layout)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-        self.attend(layer, q, kv, layout, out)
+        self.attend(layer, q, kv, layout, out, self.plan(q, kv, layout))
         return out
 
     def write(self, layer: int, k: torch.Tensor, v: torch.Tensor, kv: KVStorage, layout: StepLayout) -> None:
@@ -97,8 +98,36 @@ class TritonAttention(AttentionBackend):
             HEAD_NUMBERS=numbers, PADDED_NUMBERS=triton.next_power_of_2(numbers),
         )  # fmt: skip
 
+    def plan(self, q: torch.Tensor, kv: KVStorage, layout: StepLayout) -> Plan:
+        """Share out the contexts of a step, for `attend` in all layers; ``q`` is as there, and may be of any layer."""
+        kv_heads, dim = kv.layer(0)[0].shape[2:]
+        requests, group = len(layout.context_lens), q.shape[1] // kv_heads
+        slots = processors(q.device) * decode_tile(group, padded(dim), q.dtype).programs // kv_heads
+        programs = max(slots, requests)
+        every = kv_heads * programs
+        plan = Plan(
+            parts=torch.empty((programs, FIELDS.value), dtype=torch.int32, device=q.device),
+            sums=torch.empty((every, group, dim), dtype=torch.float32, device=q.device),
+            weights=torch.empty((every, group), dtype=torch.float32, device=q.device),
+            arrived=torch.empty(every, dtype=torch.int32, device=q.device),
+        )
+        plan_kernel[(requests,)](
+            plan.parts, plan.arrived, layout.context_lens, layout.query_start, requests, int(is_mixed(q, layout)),
+            slots, programs, every, LEAST=LEAST_PART // UNIT, MOST=MOST_PARTS, UNIT=UNIT, FIELDS=FIELDS.value,
+            TILE=TILE,
+        )  # fmt: skip
+        return plan
+
     def attend(
-        self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, *, pdl: bool = False
+        self,
+        layer: int,
+        q: torch.Tensor,
+        kv: KVStorage,
+        layout: StepLayout,
+        out: torch.Tensor,
+        plan: Plan,
+        *,
+        pdl: bool = False,
     ) -> None:
         """The attention of every token into ``out``, both [T, heads, head_dim]; that of padding is zeros.
 
@@ -106,28 +135,24 @@ class TritonAttention(AttentionBackend):
         the token of request r is token r, padding included. ``pdl``: decoding begins while the kernel before it
         ends, and lets the next one do so (programmatic dependent launch).
         """
-        mixed = layout.max_query > 1 or len(q) != len(layout.context_lens)
-        self._decode(layer, q, kv, layout, out, mixed, pdl)
-        if mixed:
+        self._decode(layer, q, kv, layout, out, plan, pdl)
+        if is_mixed(q, layout):
             self._prefill(layer, q, kv, layout, out)
 
     def _decode(
-        self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, mixed: bool, pdl: bool
+        self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, plan: Plan, pdl: bool
     ) -> None:
         k_pool, v_pool = kv.layer(layer)
         kv_heads, dim = k_pool.shape[2:]
         group, padded_dim = q.shape[1] // kv_heads, padded(dim)
-        requests = len(layout.context_lens)
-        tile = decode_tile(group, padded_dim, q.dtype, requests * kv_heads)
-        work = self._workspace(q.device, group, dim)
+        tile = decode_tile(group, padded_dim, q.dtype)
         padded_group = triton.next_power_of_2(group)
-        decode_kernel[(kv_heads, splits(requests * kv_heads, layout.max_context, q.device), requests)](
-            out, q, k_pool, v_pool, layout.block_tables, layout.context_lens, layout.query_start, *work, int(mixed),
-            layout.block_tables.stride(0), q.stride(0), q.stride(1), out.stride(0), out.stride(1), scale(dim),
-            GROUP=group, PADDED_GROUP=padded_group, KV_HEADS=kv_heads, HEAD_DIM=dim, PADDED_DIM=padded_dim,
-            BLOCK_SIZE=kv.block_size, ROWS=tile.rows, KEYS=tile.keys, LEAST=LEAST_SPLIT,
-            AT_ONCE=max(1, 4096 // (padded_group * padded_dim)), UPCAST=upcast(q.dtype), PDL=pdl,
-            num_warps=tile.warps, num_stages=tile.stages, launch_pdl=pdl,
+        decode_kernel[(kv_heads, len(plan.parts))](
+            out, q, k_pool, v_pool, layout.block_tables, *plan, layout.block_tables.stride(0), q.stride(0),
+            q.stride(1), out.stride(0), out.stride(1), scale(dim), GROUP=group, PADDED_GROUP=padded_group,
+            KV_HEADS=kv_heads, HEAD_DIM=dim, PADDED_DIM=padded_dim, BLOCK_SIZE=kv.block_size, ROWS=tile.rows,
+            KEYS=tile.keys, FIELDS=FIELDS.value, AT_ONCE=max(1, 2048 * tile.warps // (padded_group * padded_dim)),
+            UPCAST=upcast(q.dtype), PDL=pdl, num_warps=tile.warps, num_stages=tile.stages, launch_pdl=pdl,
         )  # fmt: skip
 
     def _prefill(self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor) -> None:
@@ -143,36 +168,22 @@ class TritonAttention(AttentionBackend):
             ROWS=tile.rows, KEYS=tile.keys, UPCAST=upcast(q.dtype), num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
 
-    def _workspace(self, device: torch.device, group: int, dim: int) -> Workspace:
-        """Room for the splits of any step: where a context has several, there are not more than programs in all."""
-        key = device, group, dim
-        if key not in self._workspaces:
-            programs = processors(device) * PROGRAMS_PER_PROCESSOR
-            self._workspaces[key] = Workspace(
-                sums=torch.empty((programs, group, dim), dtype=torch.float32, device=device),
-                weights=torch.empty((programs, group), dtype=torch.float32, device=device),
-                arrived=torch.zeros(programs, dtype=torch.int32, device=device),
-            )
-        return self._workspaces[key]
+
+def is_mixed(q: torch.Tensor, layout: StepLayout) -> bool:
+    """Whether some request may compute another number of tokens than one."""
+    return layout.max_query > 1 or len(q) != len(layout.context_lens)
 
 
-def splits(contexts: int, longest: int, device: torch.device) -> int:
-    """Into how many parts each of ``contexts`` (requests × KV heads) of at most ``longest`` keys is split."""
-    room = processors(device) * PROGRAMS_PER_PROCESSOR // contexts
-    return max(1, min(room, MOST_SPLITS, -(-longest // LEAST_SPLIT)))
-
-
-def decode_tile(group: int, padded_dim: int, dtype: torch.dtype, contexts: int) -> Tile:
-    """Rows for one KV head's queries, at least the 16 that a matrix product takes, and a few warps: each waits for all.
-
-    Large tiles for few ``contexts`` (requests × KV heads), small ones of large heads for many: more programs are at
-    work side by side then. Both as they were best on an H200.
-    """
+def decode_tile(group: int, padded_dim: int, dtype: torch.dtype) -> Tile:
+    """One warp a program, which waits for no other, and a tile that lies in one block of the usual size: all its keys
+    have one address to be reckoned. As was best on an H200."""
     rows = max(16, triton.next_power_of_2(group))
     width = padded_dim * dtype.itemsize
-    if width <= 128 or (width == 256 and contexts <= MANY_CONTEXTS):
-        return Tile(rows, keys=64, warps=2, stages=3)
-    return Tile(rows, keys=32, warps=2, stages=4 if width <= 256 else 2)
+    if rows > 16 or width > 256:
+        return Tile(rows, keys=16, warps=4, stages=3, programs=4)
+    if width > 128:
+        return Tile(rows, keys=16, warps=1, stages=4, programs=7)
+    return Tile(rows, keys=16, warps=1, stages=5, programs=12)
 
 
 def prefill_tile(queries: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
@@ -198,4 +209,4 @@ def scale(dim: int) -> float:
 @cache
 def processors(device: torch.device) -> int:
     """Multiprocessors of the GPU; where there is none, few, since the interpreter runs one program after the other."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 16
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4

@@ -1,9 +1,9 @@
-"""Attention of requests that compute one token: a context is split among programs, and the last puts it together."""
+"""Attention of requests that compute one token: a context is read in parts, and the last to end puts them together."""
 
 import triton
 import triton.language as tl
 
-from pellucid.attention.triton_tile import attend_tiles, block_ids
+from pellucid.attention.triton_tile import attend_keys
 from pellucid.triton_launch import announce, await_input
 
 
@@ -63,96 +63,105 @@ def combine(
     return acc / total[:, None]
 
 
-@triton.jit(
-    do_not_specialize=["mixed", "table_stride"],
-    do_not_specialize_on_alignment=["query_start", "context_lens", "tables"],
-)
-def decode_kernel(
-    out,
-    q,
-    k_pool,
-    v_pool,
-    tables,
-    context_lens,
-    query_start,
-    sums,
-    weights,
-    arrived,
-    mixed,
-    table_stride,
-    q_token_stride,
-    q_head_stride,
-    out_token_stride,
-    out_head_stride,
-    scale,
-    GROUP: tl.constexpr,
-    PADDED_GROUP: tl.constexpr,
-    KV_HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    PADDED_DIM: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr,
-    ROWS: tl.constexpr,
-    KEYS: tl.constexpr,
-    LEAST: tl.constexpr,
-    AT_ONCE: tl.constexpr,
-    UPCAST: tl.constexpr,
-    PDL: tl.constexpr,
-):
-    """Grid (KV heads, splits, requests). The query heads of a KV head are the rows of one matrix product.
+@triton.jit
+def held(table, first, limit, KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr):
+    """The blocks of the positions ``first .. first + KEYS - 1``, 0 from ``limit`` on: one for all, or one each [KEYS].
 
-    Each split takes the same whole number of LEAST keys, so a short context has fewer splits than there are
-    programs, and the others end at once. A context of one split is finished by it; of more, each leaves its sums
-    in ``sums`` and ``weights`` (as `combine` reads them) and counts itself in ``arrived`` [requests, KV_HEADS]; who
-    finds all others there puts them together and sets the count back to 0.
-
-    If ``mixed``, requests that compute another number of tokens than one are left alone; otherwise the token of
-    request r is token r. A request without context gets zeros.
+    ``table`` is the request's row of the block table.
     """
-    head, split, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    splits = tl.num_programs(1)
-    await_input(PDL)
-    announce(PDL)
-    token = row
-    count = 1
-    if mixed:
-        token = tl.load(query_start + row)
-        count = tl.load(query_start + row + 1) - token
-    context = tl.load(context_lens + row)
-    span = tl.maximum(tl.cdiv(tl.cdiv(context, splits), LEAST), 1) * LEAST
-    used = tl.cdiv(context, span)
-    if (count != 1) | (split >= tl.maximum(used, 1)):
-        return
+    positions = first
+    if BLOCK_SIZE % KEYS != 0:
+        positions += tl.arange(0, KEYS)
+    return tl.load(table + positions // BLOCK_SIZE, mask=positions < limit, other=0)
 
-    members, dims = tl.arange(0, ROWS), tl.arange(0, PADDED_DIM)
-    real = (members < GROUP)[:, None] & (dims < HEAD_DIM)[None, :]
-    heads = (head * GROUP + members)[:, None]
-    q += token.to(tl.int64) * q_token_stride
-    queries = tl.load(q + heads * q_head_stride + dims[None, :], mask=real, other=0.0)
-    if UPCAST:
-        queries = queries.to(tl.float32)
-    table = tables + row.to(tl.int64) * table_stride
-    limit = tl.minimum(context, (split + 1) * span)
-    last = tl.zeros([ROWS], tl.int32) + (limit - 1)
+
+@triton.jit
+def begins(blocks, first, KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr, SLOT: tl.constexpr):
+    """Where the keys ``first .. first + KEYS - 1`` lie in a pool with SLOT numbers a slot, if `held` gave ``blocks``:
+    the first of them, with the others behind it, or each [KEYS, 1]."""
+    blocks = blocks.to(tl.int64)  # pools hold more than 2 ** 31 numbers
+    if BLOCK_SIZE % KEYS == 0:
+        slots = blocks * BLOCK_SIZE + first % BLOCK_SIZE
+    else:
+        slots = (blocks * BLOCK_SIZE + (first + tl.arange(0, KEYS)) % BLOCK_SIZE)[:, None]
+    return slots * SLOT
+
+
+@triton.jit
+def attend_part(
+    q, k_pool, v_pool, table, head, first, limit, scale, ROWS: tl.constexpr, KEYS: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
+    UPCAST: tl.constexpr,
+):  # fmt: skip
+    """What `attend_keys` makes of the keys ``first .. limit - 1``: sums, peak and total. Those behind stay unread."""
+    keys, dims = tl.arange(0, KEYS), tl.arange(0, PADDED_DIM)
+    inner = head * HEAD_DIM + dims[None, :]
+    if BLOCK_SIZE % KEYS == 0:
+        inner += keys[:, None] * (KV_HEADS * HEAD_DIM)
     acc = tl.zeros([ROWS, PADDED_DIM], tl.float32)
     peak = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
-    blocks = block_ids(table, split * span, limit, KEYS, BLOCK_SIZE)
-    acc, peak, total, blocks = attend_tiles(
-        queries, acc, peak, total, k_pool, v_pool, table, blocks, head, split * span, limit, limit, last, scale,
-        True, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PADDED_DIM, UPCAST,
+    blocks = held(table, first, limit, KEYS, BLOCK_SIZE)
+    for start in range(first, limit, KEYS):
+        here = begins(blocks, start, KEYS, BLOCK_SIZE, KV_HEADS * HEAD_DIM)
+        blocks = held(table, start + KEYS, limit, KEYS, BLOCK_SIZE)  # a tile ahead
+        seen = keys < limit - start
+        real = tl.broadcast_to(seen[:, None], (KEYS, PADDED_DIM))
+        if HEAD_DIM != PADDED_DIM:
+            real &= (dims < HEAD_DIM)[None, :]
+        k = tl.load(k_pool + here + inner, mask=real, other=0.0)
+        v = tl.load(v_pool + here + inner, mask=real, other=0.0)
+        acc, peak, total = attend_keys(q, k, v, acc, peak, total, scale, seen[None, :], True, UPCAST)
+    return acc, peak, total
+
+
+@triton.jit(do_not_specialize=["table_stride"], do_not_specialize_on_alignment=["tables"])
+def decode_kernel(
+    out, q, k_pool, v_pool, tables, parts, sums, weights, arrived, table_stride, q_token_stride, q_head_stride,
+    out_token_stride, out_head_stride, scale, GROUP: tl.constexpr, PADDED_GROUP: tl.constexpr, KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
+    FIELDS: tl.constexpr, AT_ONCE: tl.constexpr, UPCAST: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """Grid (KV heads, programs). The query heads of a KV head are the rows of one matrix product.
+
+    Each program takes the part of a context that ``parts`` (see `plan_kernel`) has for it. A context of one part is
+    finished by it; of more, each leaves its sums in ``sums`` and ``weights`` (as `combine` reads them) and counts
+    itself in ``arrived`` [KV heads, programs], at the place of the first part; who finds all others there puts them
+    together and sets the count back to 0. A request without context gets zeros.
+    """
+    head, program = tl.program_id(0), tl.program_id(1)
+    announce(PDL)
+    await_input(PDL)
+    part = parts + program * FIELDS
+    row, token, begin = tl.load(part), tl.load(part + 1), tl.load(part + 2)
+    end, first, used = tl.load(part + 3), tl.load(part + 4), tl.load(part + 5)
+    if row < 0:
+        return
+    members, dims = tl.arange(0, ROWS), tl.arange(0, PADDED_DIM)
+    real = (members < GROUP)[:, None] & (dims < HEAD_DIM)[None, :]
+    heads = (head * GROUP + members)[:, None]
+    queries = tl.load(
+        q + token.to(tl.int64) * q_token_stride + heads * q_head_stride + dims[None, :], mask=real, other=0.0
+    )
+    if UPCAST:
+        queries = queries.to(tl.float32)
+    acc, peak, total = attend_part(
+        queries, k_pool, v_pool, tables + row.to(tl.int64) * table_stride, head, begin, end, scale, ROWS, KEYS,
+        BLOCK_SIZE, KV_HEADS, HEAD_DIM, PADDED_DIM, UPCAST,
     )  # fmt: skip
     acc /= tl.where(total > 0, total, 1)[:, None]
 
     out += token.to(tl.int64) * out_token_stride
-    if used <= 1:
+    if used == 1:
         store_heads(out, acc, head * GROUP, out_head_stride, ROWS, GROUP, HEAD_DIM, PADDED_DIM)
     else:
-        place = row * KV_HEADS + head
-        mine = (place * splits + split) * GROUP
+        place = head * tl.num_programs(1)
+        mine = (place + program) * GROUP
         store_heads(sums, acc, mine, HEAD_DIM, ROWS, GROUP, HEAD_DIM, PADDED_DIM)
         tl.store(weights + mine + members, peak + tl.log2(total), mask=members < GROUP)
+        place += first
         tl.debug_barrier()  # every thread has stored before one of them counts for all
         if tl.atomic_add(arrived + place, 1, sem="acq_rel", scope="gpu") == used - 1:
             tl.store(arrived + place, 0)
-            mean = combine(sums, weights, place * splits, used, GROUP, PADDED_GROUP, HEAD_DIM, PADDED_DIM, AT_ONCE)
+            mean = combine(sums, weights, place, used, GROUP, PADDED_GROUP, HEAD_DIM, PADDED_DIM, AT_ONCE)
             store_heads(out, mean, head * GROUP, out_head_stride, PADDED_GROUP, GROUP, HEAD_DIM, PADDED_DIM)

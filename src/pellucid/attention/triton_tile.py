@@ -16,6 +16,29 @@ def block_ids(table, first, limit, KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr)
 
 
 @triton.jit
+def attend_keys(q, k, v, acc, peak, total, scale, seen, MASKED: tl.constexpr, UPCAST: tl.constexpr):
+    """Let the queries ``q`` [rows, PADDED_DIM] see the keys ``k`` and values ``v`` [keys, PADDED_DIM].
+
+    The online softmax of Milakov and Gimelshein (2018), as in FlashAttention (Dao et al., 2022), to base 2:
+    ``scale`` is that of the scores times log2(e). ``acc`` [rows, PADDED_DIM] is the sum of the values, ``total``
+    [rows] that of the weights, both as shares of 2 ** ``peak``, the largest score yet.
+
+    If MASKED, a row sees what ``seen`` [rows or 1, keys] says. The first keys of a row must hold one that it sees.
+    """
+    if UPCAST:
+        k = k.to(tl.float32)
+        v = v.to(tl.float32)
+    scores = tl.dot(q, tl.trans(k), input_precision="tf32x3") * scale
+    if MASKED:
+        scores = tl.where(seen, scores, float("-inf"))
+    higher = tl.maximum(peak, tl.max(scores, 1))
+    weights = tl.exp2(scores - higher[:, None])
+    fade = tl.exp2(peak - higher)
+    acc = tl.dot(weights.to(v.dtype), v, acc * fade[:, None], input_precision="tf32x3")
+    return acc, higher, total * fade + tl.sum(weights, 1)
+
+
+@triton.jit
 def attend_tile(
     q,
     acc,
@@ -37,14 +60,10 @@ def attend_tile(
     PADDED_DIM: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
-    """Let the queries ``q`` [rows, PADDED_DIM] see the keys ``first .. first + KEYS - 1``, which lie in ``blocks``.
-
-    The online softmax of Milakov and Gimelshein (2018), as in FlashAttention (Dao et al., 2022), to base 2:
-    ``scale`` is that of the scores times log2(e). ``acc`` [rows, PADDED_DIM] is the sum of the values, ``total``
-    [rows] that of the weights, both as shares of 2 ** ``peak``, the largest score yet.
+    """`attend_keys` with the keys ``first .. first + KEYS - 1``, which lie in ``blocks``.
 
     If MASKED, nothing from the position ``limit`` on is loaded, so it does not matter what lies there, and row
-    i sees the positions up to ``last[i]`` only. The first tile of a row must hold a key that it sees.
+    i sees the positions up to ``last[i]`` only.
     """
     positions = first + tl.arange(0, KEYS)
     dims = tl.arange(0, PADDED_DIM)
@@ -59,17 +78,8 @@ def attend_tile(
             real &= (positions < limit)[:, None]
         k = tl.load(k_pool + offsets, mask=real, other=0.0)
         v = tl.load(v_pool + offsets, mask=real, other=0.0)
-    if UPCAST:
-        k = k.to(tl.float32)
-        v = v.to(tl.float32)
-    scores = tl.dot(q, tl.trans(k), input_precision="tf32x3") * scale
-    if MASKED:
-        scores = tl.where(positions[None, :] <= last[:, None], scores, float("-inf"))
-    higher = tl.maximum(peak, tl.max(scores, 1))
-    weights = tl.exp2(scores - higher[:, None])
-    fade = tl.exp2(peak - higher)
-    acc = tl.dot(weights.to(v.dtype), v, acc * fade[:, None], input_precision="tf32x3")
-    return acc, higher, total * fade + tl.sum(weights, 1)
+    seen = positions[None, :] <= last[:, None]
+    return attend_keys(q, k, v, acc, peak, total, scale, seen, MASKED, UPCAST)
 
 
 @triton.jit

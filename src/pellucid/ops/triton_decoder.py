@@ -20,8 +20,19 @@ if TYPE_CHECKING:
 class Attends(Protocol):
     """The half of attention that comes after K and V have been written."""
 
+    def plan(self, q: torch.Tensor, kv: KVStorage, layout: StepLayout) -> object:
+        """What `attend` needs to know in every layer of a step; ``q`` is only asked for its sizes and type."""
+
     def attend(
-        self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, *, pdl: bool = False
+        self,
+        layer: int,
+        q: torch.Tensor,
+        kv: KVStorage,
+        layout: StepLayout,
+        out: torch.Tensor,
+        plan: object,
+        *,
+        pdl: bool = False,
     ) -> None:
         """Write the attention of ``q`` [T, H, D], its heads side by side, to ``out`` [T, H, D]; padding to zeros.
 
@@ -58,12 +69,13 @@ class TritonDecoder:
         layout: StepLayout,
         attention: AttentionBackend,
     ) -> None:
-        attend = cast("Attends", attention).attend  # as its name says
+        attends = cast("Attends", attention)  # as its name says
         pdl = chained(x.device)["PDL"]
+        attended = x.new_empty((len(x), self._heads.queries, self._heads.dim))
+        plan = attends.plan(attended, kv, layout)
         for index, layer in enumerate(self._layers):
             q = self._queries(layer, x, cos, sin, kv.layer(index), layout.slots)
-            attended = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-            attend(index, q, kv, layout, attended, pdl=pdl)
+            attends.attend(index, q, kv, layout, attended, plan, pdl=pdl)
             layer.output.add_to(x, attended.flatten(1))
             layer.down.add_to(x, layer.gate_up.normed(x, layer.mlp_norm, self._eps))
 
