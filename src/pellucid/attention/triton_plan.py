@@ -1,0 +1,117 @@
+"""How a step's decoding contexts are shared out among the programs that read them: once a step, for all its layers.
+
+A context may be read in several parts side by side. The span of a part is the shortest at which all parts of all
+contexts are at work at once: as many as there are slots for programs, and a slot more for none.
+"""
+
+import triton
+import triton.language as tl
+
+FIELDS = tl.constexpr(8)
+"""Words of a part: its request (-1: no part), the token that asks, the first key and the one after the last, the
+number of its context's first part, and of parts in that context. Two are left over, so that a part is 32 bytes."""
+TILE = 256
+"""Requests looked at together."""
+
+
+@triton.jit
+def contexts_of(context_lens, query_start, row, requests, mixed, UNIT: tl.constexpr):
+    """Units of UNIT keys in the contexts of the requests ``row``, and which of them compute one token."""
+    decodes = row < requests
+    if mixed:
+        begin = tl.load(query_start + row, mask=decodes, other=0)
+        decodes &= tl.load(query_start + row + 1, mask=decodes, other=0) - begin == 1
+    return tl.cdiv(tl.load(context_lens + row, mask=decodes, other=0), UNIT), decodes
+
+
+@triton.jit
+def parts_of(units, decodes, span):
+    """Parts of contexts of ``units``, none longer than ``span``; a context of nothing is one part of nothing."""
+    return tl.where(decodes, tl.maximum(tl.cdiv(units, span), 1), 0)
+
+
+@triton.jit
+def even_parts_of(units, decodes, span):
+    """The same when the parts of a context are as long as each other, and so perhaps fewer."""
+    return parts_of(units, decodes, tl.maximum(tl.cdiv(units, parts_of(units, True, span)), 1))
+
+
+@triton.jit
+def count_parts(
+    context_lens, query_start, requests, mixed, span, before, EVEN: tl.constexpr, UNIT: tl.constexpr, TILE: tl.constexpr
+):
+    """Parts of the contexts of all requests before ``before``."""
+    count = 0
+    for start in range(0, before, TILE):
+        row = start + tl.arange(0, TILE)
+        units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
+        decodes &= row < before
+        count += tl.sum(even_parts_of(units, decodes, span) if EVEN else parts_of(units, decodes, span), 0)
+    return count
+
+
+@triton.jit
+def shortest_span(
+    context_lens, query_start, requests, mixed, slots, LEAST: tl.constexpr, MOST: tl.constexpr, UNIT: tl.constexpr,
+    TILE: tl.constexpr,
+):  # fmt: skip
+    """Units in a part, so that there are no more than ``slots`` parts, or, if there are fewer slots than requests, one
+    part a context; none shorter than LEAST units, and no context in more than MOST parts."""
+    longest, everything = 0, 0
+    for start in range(0, requests, TILE):
+        row = start + tl.arange(0, TILE)
+        units, _ = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
+        longest = tl.maximum(longest, tl.max(units, 0))
+        everything += tl.sum(units, 0)
+    low = tl.maximum(tl.maximum(LEAST, tl.cdiv(longest, MOST)), tl.cdiv(everything, slots))
+    high = tl.maximum(low, longest)
+    if slots > requests:  # each context's last part may be shorter: with so few more slots less, all fit for certain
+        high = tl.maximum(low, tl.minimum(high, tl.cdiv(everything, slots - requests)))
+    while low < high:
+        middle = (low + high) // 2
+        fits = count_parts(context_lens, query_start, requests, mixed, middle, requests, False, UNIT, TILE) <= slots
+        high = tl.where(fits, middle, high)
+        low = tl.where(fits, low, middle + 1)
+    return low
+
+
+@triton.jit(
+    do_not_specialize=["requests", "mixed", "slots", "programs", "counters"],
+    do_not_specialize_on_alignment=["context_lens", "query_start"],
+)
+def plan_kernel(
+    parts, arrived, context_lens, query_start, requests, mixed, slots, programs, counters, LEAST: tl.constexpr,
+    MOST: tl.constexpr, UNIT: tl.constexpr, FIELDS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Grid (requests,): each writes the parts of its context to ``parts`` [programs, FIELDS] int32, behind those of the
+    requests before it; the last one marks what is left there, and sets ``arrived`` [counters] int32 to 0.
+
+    If ``mixed``, requests that compute another number of tokens than one get no part; otherwise the token of request r
+    is token r.
+    """
+    row = tl.program_id(0)
+    span = shortest_span(context_lens, query_start, requests, mixed, slots, LEAST, MOST, UNIT, TILE)
+    first = count_parts(context_lens, query_start, requests, mixed, span, row, True, UNIT, TILE)
+    units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
+    count = even_parts_of(units, decodes, span)
+    each = tl.maximum(tl.cdiv(units, tl.maximum(count, 1)), 1)
+    context = tl.load(context_lens + row)
+    token = row
+    if mixed:
+        token = tl.load(query_start + row)
+    part = tl.arange(0, MOST)
+    begin = part * each * UNIT
+    there, mine = parts + (first + part) * FIELDS, part < count
+    tl.store(there, row, mask=mine)
+    tl.store(there + 1, token, mask=mine)
+    tl.store(there + 2, begin, mask=mine)
+    tl.store(there + 3, tl.minimum(begin + each * UNIT, context), mask=mine)
+    tl.store(there + 4, first, mask=mine)
+    tl.store(there + 5, count, mask=mine)
+    if row == requests - 1:
+        for start in range(first + count, programs, TILE):
+            place = start + tl.arange(0, TILE)
+            tl.store(parts + place * FIELDS, -1, mask=place < programs)
+        for start in range(0, counters, TILE):
+            place = start + tl.arange(0, TILE)
+            tl.store(arrived + place, 0, mask=place < counters)
