@@ -104,8 +104,7 @@ class Model:
         ``token_ids`` and ``positions`` are int64 [T]; ``layout`` says which rows belong together and where
         their K and V go; ``attention`` writes and reads ``kv``.
         """
-        angles = positions[:, None].float() * self._frequencies
-        cos, sin = angles.cos(), angles.sin()
+        cos, sin = self.ops.angles(positions, self._frequencies)
         norm, eps = self.ops.rms_norm, self.config.rms_eps
         x = self._vocabulary.rows(token_ids)
         if self._decoder is not None and attention.name == self._decoder.attention:

@@ -119,6 +119,11 @@ class Ops(ABC):
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         """Root-mean-square norm over the last axis of ``x``, computed in float32, times ``weight``."""
 
+    def angles(self, positions: torch.Tensor, frequencies: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """cos and sin, float32 [T, D/2] each, of ``positions`` ([T] int64) times ``frequencies`` (float32 [D/2])."""
+        angles = positions[:, None].float() * frequencies
+        return angles.cos(), angles.sin()
+
     @abstractmethod
     def rotate(self, heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
         """Rotate each pair (i, i + D/2) of ``heads`` [T, H, D] by its angle, in place.

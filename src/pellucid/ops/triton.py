@@ -8,6 +8,7 @@ import torch
 
 from pellucid.ops.base import Decoder, Gated, Heads, Layer, Linear, Ops, Vocabulary
 from pellucid.ops.matrix import Matrix, numbers, stacked
+from pellucid.ops.triton_angles import angles
 from pellucid.ops.triton_decoder import TritonDecoder, TritonLayer
 from pellucid.ops.triton_matrix import TritonGated, TritonLinear, TritonVocabulary
 from pellucid.ops.triton_norm import rms_norm
@@ -43,6 +44,9 @@ class TritonOps(Ops):
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         return rms_norm(x, weight, eps)
+
+    def angles(self, positions: torch.Tensor, frequencies: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return angles(positions, frequencies)
 
     def rotate(self, heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
         tokens, count, dim = heads.shape
