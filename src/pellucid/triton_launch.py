@@ -41,3 +41,11 @@ def await_input(PDL: tl.constexpr):
     """Wait for the end of the kernel before this one."""
     if PDL:
         tl.extra.cuda.gdc_wait()
+
+
+@triton.jit
+def fetch(pointers, PDL: tl.constexpr):
+    """Have the lines of memory at ``pointers`` brought into the L2 cache while the kernel before this one ends."""
+    if PDL:
+        prefetch: tl.constexpr = "prefetch.global.L2 [$1]; mov.b32 $0, 0;"
+        tl.inline_asm_elementwise(prefetch, "=r,l", [pointers.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1)

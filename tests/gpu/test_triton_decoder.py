@@ -41,8 +41,19 @@ class AttendsAsReference:
 
     name = "triton"
 
+    def plan(self, q: torch.Tensor, kv: KVStorage, layout: StepLayout) -> None:
+        """It reads every context whole."""
+
     def attend(
-        self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, *, pdl: bool = False
+        self,
+        layer: int,
+        q: torch.Tensor,
+        kv: KVStorage,
+        layout: StepLayout,
+        out: torch.Tensor,
+        plan: None,
+        *,
+        pdl: bool = False,
     ) -> None:
         k, v = kv.layer(layer)
         bounds = layout.query_start.tolist()

@@ -18,7 +18,7 @@ from pellucid.attention.triton_plan import FIELDS, TILE, plan_kernel
 from pellucid.attention.triton_prefill import prefill_kernel
 from pellucid.attention.triton_write import write_kernel
 from pellucid.errors import ConfigError
-from pellucid.triton_launch import INTERPRETED, upcast
+from pellucid.triton_launch import INTERPRETED, chained, upcast
 
 MOST_HEAD_DIM = 256
 MOST_GROUP = 64
@@ -103,7 +103,7 @@ class TritonAttention(AttentionBackend):
         kv_heads, dim = kv.layer(0)[0].shape[2:]
         requests, group = len(layout.context_lens), q.shape[1] // kv_heads
         slots = processors(q.device) * decode_tile(group, padded(dim), q.dtype).programs // kv_heads
-        programs = max(slots, requests)
+        programs = max(min(slots, requests * MOST_PARTS), requests)
         every = kv_heads * programs
         plan = Plan(
             parts=torch.empty((programs, FIELDS.value), dtype=torch.int32, device=q.device),
@@ -114,7 +114,7 @@ class TritonAttention(AttentionBackend):
         plan_kernel[(requests,)](
             plan.parts, plan.arrived, layout.context_lens, layout.query_start, requests, int(is_mixed(q, layout)),
             slots, programs, every, LEAST=LEAST_PART // UNIT, MOST=MOST_PARTS, UNIT=UNIT, FIELDS=FIELDS.value,
-            TILE=TILE,
+            TILE=TILE, **chained(q.device),
         )  # fmt: skip
         return plan
 

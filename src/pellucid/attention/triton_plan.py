@@ -7,6 +7,8 @@ contexts are at work at once: as many as there are slots for programs, and a slo
 import triton
 import triton.language as tl
 
+from pellucid.triton_launch import announce, await_input
+
 FIELDS = tl.constexpr(8)
 """Words of a part: its request (-1: no part), the token that asks, the first key and the one after the last, the
 number of its context's first part, and of parts in that context. Two are left over, so that a part is 32 bytes."""
@@ -81,7 +83,7 @@ def shortest_span(
 )
 def plan_kernel(
     parts, arrived, context_lens, query_start, requests, mixed, slots, programs, counters, LEAST: tl.constexpr,
-    MOST: tl.constexpr, UNIT: tl.constexpr, FIELDS: tl.constexpr, TILE: tl.constexpr,
+    MOST: tl.constexpr, UNIT: tl.constexpr, FIELDS: tl.constexpr, TILE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Grid (requests,): each writes the parts of its context to ``parts`` [programs, FIELDS] int32, behind those of the
     requests before it; the last one marks what is left there, and sets ``arrived`` [counters] int32 to 0.
@@ -89,6 +91,8 @@ def plan_kernel(
     If ``mixed``, requests that compute another number of tokens than one get no part; otherwise the token of request r
     is token r.
     """
+    announce(PDL)
+    await_input(PDL)
     row = tl.program_id(0)
     span = shortest_span(context_lens, query_start, requests, mixed, slots, LEAST, MOST, UNIT, TILE)
     first = count_parts(context_lens, query_start, requests, mixed, span, row, True, UNIT, TILE)

@@ -15,7 +15,12 @@ import triton.language as tl
 from pellucid.ops.triton_matvec import one_row, row_ahead
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import Tile, rows_of, tile_for
-from pellucid.triton_launch import announce, await_input, chained, upcast
+from pellucid.triton_launch import announce, await_input, chained, fetch, upcast
+
+LINE = tl.constexpr(64)
+"""Numbers in a line of the cache, of two bytes each."""
+LINES = tl.constexpr(16)
+"""Lines of a row of weights that are fetched to the cache while the input is waited for, at most."""
 
 
 @triton.jit
@@ -77,12 +82,19 @@ def total(sums, SPLIT: tl.constexpr):
 @triton.jit
 def ahead(
     norm, weight, rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr,
-    LAST: tl.constexpr,
+    LAST: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """What `multiplied` can load before its input is there: weights of the matrix and of the norm, first and last."""
+    """What `multiplied` can load before its input is there: weights of the matrix and of the norm, first and last.
+
+    Of weights that are taken in steps, the first come to the cache only: steps are loaded with their input.
+    """
     if ROWS == 1:
         w, g = row_ahead(norm, weight, rows, K, COLUMNS, FIRST)
         w_last, g_last = w, g
+    elif FIRST + LAST < K:
+        line = tl.minimum(tl.arange(0, LINES) * LINE, K - 1)
+        fetch(weight + rows[:, None].to(tl.int64) * K + line[None, :], PDL)
+        w, g, w_last, g_last = rows, rows, rows, rows
     else:
         w_rows = weight + rows[:, None].to(tl.int64) * K
         k = tl.arange(0, FIRST)
@@ -118,19 +130,15 @@ def at_once(
 
 @triton.jit
 def in_steps(
-    x_rows, norm, eps, w_rows, w, g, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    x_rows, norm, eps, w_rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """`multiplied`, a tile after the other; the weights of the first are there."""
+    """`multiplied`, a tile after the other, up to STAGES of them under way."""
     END: tl.constexpr = (K + DEPTH - 1) // DEPTH * DEPTH
     k = tl.arange(0, DEPTH)
-    x = strip(x_rows, k, K, DEPTH)
     square = tl.zeros((ROWS,), tl.float32)
-    if NORM:
-        square = squares(x)
-        x = weighted(x, g)
-    sums = accumulate(nothing(ROWS, COLUMNS, SPLIT), x, w, ROWS, COLUMNS, DEPTH, SPLIT, UPCAST)
-    for start in tl.range(DEPTH, K, DEPTH, num_stages=STAGES):
+    sums = nothing(ROWS, COLUMNS, SPLIT)
+    for start in tl.range(0, K, DEPTH, num_stages=STAGES):
         w = strip(w_rows, start + k, K, END)
         x = strip(x_rows, start + k, K, END)
         if NORM:
@@ -158,7 +166,7 @@ def multiplied(
             out = at_once(x_rows, eps, w, g, w_last, g_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, NORM, UPCAST)
         else:
             w_rows = weight + rows[:, None].to(tl.int64) * K
-            out = in_steps(x_rows, norm, eps, w_rows, w, g, K, ROWS, COLUMNS, FIRST, SPLIT, STAGES, NORM, UPCAST)
+            out = in_steps(x_rows, norm, eps, w_rows, K, ROWS, COLUMNS, FIRST, SPLIT, STAGES, NORM, UPCAST)
     return out
 
 
@@ -173,7 +181,7 @@ def product_kernel(
     announce(PDL)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = tl.minimum(columns, N - 1)
-    w, g, w_last, g_last = ahead(norm, weight, inside, K, ROWS, COLUMNS, FIRST, LAST)
+    w, g, w_last, g_last = ahead(norm, weight, inside, K, ROWS, COLUMNS, FIRST, LAST, PDL)
     if BIAS:
         b = tl.load(bias + inside).to(tl.float32)[None, :]
     token = tl.arange(0, ROWS)
@@ -204,7 +212,7 @@ def gated_kernel(
     HALF: tl.constexpr = COLUMNS // 2
     neighbours = tl.arange(0, COLUMNS)
     rows = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, N - 1) + neighbours % 2 * N
-    w, g, w_last, g_last = ahead(norm, weight, rows, K, ROWS, COLUMNS, FIRST, LAST)
+    w, g, w_last, g_last = ahead(norm, weight, rows, K, ROWS, COLUMNS, FIRST, LAST, PDL)
     await_input(PDL)
     sums = multiplied(
         x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT,

@@ -38,7 +38,7 @@ def rotated_product_kernel(
     neighbours = tl.arange(0, COLUMNS)
     place = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, PAIRS - 1)
     rows = place // TURNS * DIM + place % TURNS + neighbours % 2 * TURNS
-    w, g, w_last, g_last = ahead(norm, weight, rows, K, ROWS, COLUMNS, FIRST, LAST)
+    w, g, w_last, g_last = ahead(norm, weight, rows, K, ROWS, COLUMNS, FIRST, LAST, PDL)
     if BIAS:
         b = tl.load(bias + rows).to(tl.float32)[None, :]
     token, pair = tl.arange(0, ROWS), tl.program_id(0) * HALF + tl.arange(0, HALF)
