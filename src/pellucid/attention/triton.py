@@ -103,7 +103,7 @@ class TritonAttention(AttentionBackend):
         kv_heads, dim = kv.layer(0)[0].shape[2:]
         requests, group = len(layout.context_lens), q.shape[1] // kv_heads
         slots = processors(q.device) * decode_tile(group, padded(dim), q.dtype).programs // kv_heads
-        programs = max(min(slots, requests * MOST_PARTS), requests)
+        programs = max(slots, requests)
         every = kv_heads * programs
         plan = Plan(
             parts=torch.empty((programs, FIELDS.value), dtype=torch.int32, device=q.device),
@@ -181,9 +181,7 @@ def decode_tile(group: int, padded_dim: int, dtype: torch.dtype) -> Tile:
     width = padded_dim * dtype.itemsize
     if rows > 16 or width > 256:
         return Tile(rows, keys=16, warps=4, stages=3, programs=4)
-    if width > 128:
-        return Tile(rows, keys=16, warps=1, stages=4, programs=7)
-    return Tile(rows, keys=16, warps=1, stages=5, programs=12)
+    return Tile(rows, keys=16, warps=1, stages=3, programs=10 if width > 128 else 8)
 
 
 def prefill_tile(queries: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:

@@ -10,7 +10,7 @@ import triton
 NARROW = 64
 """The most rows that the narrow kernels take; products with more are left to cuBLAS."""
 
-ROWS = (1, 16, 64)
+ROWS = (1, 16, 32, 64)
 """Rows that a program computes: a kernel is compiled for each, so there are few."""
 
 
@@ -33,17 +33,20 @@ class Tile(NamedTuple):
 
 TUNED: dict[tuple[int, int, int], Tile | None] = {
     # SmolLM2-135M: q, k and v; output; gate and up; down; vocabulary
-    (3072, 576, 16): Tile(16, 512, 64, split=4),
+    (960, 576, 16): Tile(16, 512, 64, warps=8),
+    (576, 576, 16): Tile(32, 64, stages=6),
+    (3072, 576, 16): Tile(32, 512, 64),
     (49152, 576, 16): None,
-    (960, 576, 64): None,
-    (576, 576, 64): None,
-    (3072, 576, 64): Tile(32, 64, stages=4),
+    (960, 576, 32): Tile(16, 128, stages=4),
+    (576, 576, 32): Tile(16, 512, 64),
+    (3072, 576, 32): Tile(16, 512, 64, split=4),
     (576, 1536, 64): Tile(16, 128, stages=6),
     # Qwen3-0.6B
-    (4096, 1024, 16): None,
+    (4096, 1024, 16): Tile(16, 1024, split=4),
     (1024, 2048, 16): Tile(16, 2048, split=8, warps=8),
     (6144, 1024, 16): Tile(64, 256, stages=4, warps=8),
-    (1024, 3072, 16): Tile(32, 128, stages=6),
+    (1024, 3072, 16): Tile(32, 64, stages=10),
+    (1024, 2048, 64): Tile(16, 128, stages=6),
     (1024, 3072, 64): Tile(16, 128, stages=6),
     # Llama-8B
     (6144, 4096, 1): Tile(8, 2048),
