@@ -19,7 +19,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 
 from pellucid.errors import KernelError
-from pellucid.runtime.compiling import compile_ahead, left_out
+from pellucid.runtime.compiling import compile_ahead, left_out, prepare
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 launched: list[str] = []
@@ -85,6 +85,7 @@ def main(ahead: bool) -> None:
     triton.knobs.compilation.listener = lambda *, cache_hit, **_: compiled.append(not cache_hit)
     refusal = ""
     if ahead:
+        prepare(0)
         compile_ahead(launch)
         try:
             compile_ahead(lambda: broken_kernel[(1,)](torch.zeros(64, device=DEVICE), WIDTH=24))

@@ -27,11 +27,12 @@ def run(how: str, cache: Path) -> dict[str, Any]:
 
 def test_every_kernel_is_compiled_before_the_first_launch_and_found_again(tmp_path: Path) -> None:
     first = run("ahead", tmp_path)
-    assert (first["compiled"], first["read"]) == (3, 0)
+    assert (first["compiled"], first["read"]) == (3 + 1, 0)  # one more does nothing: it prepares for the others
     assert first["walked"] == first["still"] == 0
     assert first["launched"] == LAUNCHED
     second, plain = run("ahead", tmp_path), run("plain", tmp_path)
-    assert (second["compiled"], second["read"]) == (plain["compiled"], plain["read"]) == (0, 3)
+    assert (second["compiled"], second["read"]) == (0, 3 + 1)
+    assert (plain["compiled"], plain["read"]) == (0, 3)
     assert plain["launched"] == LAUNCHED
 
 

@@ -86,6 +86,7 @@ def test_random_requests_give_the_same_tokens_tables_and_pools(tiny: Twins, asyn
     rng, executor = random.Random(29), twins(tiny, in_step=not asynchronous)
     core = engine(tiny, executor, asynchronous=asynchronous)
     if asynchronous:
+        executor.device.every_step()
         captured: list[int] = []
         executor.device.capture(captured.append)
         assert sum(captured) == executor.device.graphs

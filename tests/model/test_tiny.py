@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import random
 
 import torch
 
-from pellucid.model import ByteTokenizer, find, load
+from pellucid.model import ByteTokenizer, Model, find, load
 from pellucid.model.llama import tensor_shapes
+from pellucid.model.weights import RandomWeights
 
 
 def test_weights_are_the_same_on_every_machine():
@@ -24,6 +26,16 @@ def test_seed_changes_the_weights(logits):
     first, again, other = (logits(load("tiny", seed=seed).model, [1, 2, 3]) for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.allclose(first, other)
+
+
+def test_a_shallow_model_is_the_first_layer_between_the_same_ends(logits):
+    whole = load("tiny").model
+    config = dataclasses.replace(whole.config, num_layers=1)
+    alone = Model(config, RandomWeights(tensor_shapes(config), 0), whole.ops, whole.device)
+    before, shallow = logits(whole, [1, 2, 3]), logits(whole.shallow(), [1, 2, 3])
+    assert torch.equal(shallow, logits(alone, [1, 2, 3]))
+    assert not torch.allclose(shallow, before)
+    assert torch.equal(logits(whole, [1, 2, 3]), before)
 
 
 def test_greedy_output_is_varied_and_clear_cut(greedy):

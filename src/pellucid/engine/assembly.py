@@ -68,6 +68,10 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
     config = source.config
     attention = attention_backend(options.attention_backend, device, dtype, config.head_dim)
     attention.check(options.block_size, config.head_dim, config.num_heads, config.num_kv_heads)
+    if device.type == "cuda" and _in_graphs(options, attention):
+        from pellucid.runtime.compiling import prepare  # here, because most machines have no triton
+
+        prepare(device.index)
     shape = (config.num_kv_heads, config.head_dim, dtype)
     block_bytes = KVStorage.bytes_per_block(config.num_layers, options.block_size, *shape)
     card = _card(device, loaded) if device.type == "cuda" else None
@@ -129,22 +133,37 @@ def _card(device: torch.device, loaded: LoadedModel | None) -> Card:
 
 def _needs(options: EngineOptions, model: Model, attention: AttentionBackend) -> Needs:
     samples, tokens = options.limits
-    largest_step = partial(rehearse, model, attention, options.block_size, tokens, samples)
-    in_graphs = attention.name == "triton" and not options.enforce_eager
-
-    def work() -> None:
-        if in_graphs:
-            from pellucid.runtime.compiling import compile_ahead  # here, because most machines have no triton
-
-            compile_ahead(largest_step)
-        largest_step()
-
-    with torch.cuda.device(model.device), _in_memory(options, "in a rehearsal of the largest step"):
-        activations = peak_bytes(model.device, work)
-    graphs = activations if in_graphs else 0
     longest = options.max_model_len or model.config.max_position
+    in_graphs = _in_graphs(options, attention)
+    with torch.cuda.device(model.device), _in_memory(options, "in a rehearsal of the largest step"):
+        if in_graphs:
+            _compile(options, model.shallow(), attention, longest)
+        largest_step = partial(rehearse, model, attention, options.block_size, tokens, samples)
+        activations = peak_bytes(model.device, largest_step)
+    graphs = activations if in_graphs else 0
     tables = samples * DeviceTables.bytes_per_line(longest, options.block_size)
     return Needs(model.weight_bytes, activations, graphs, tables)
+
+
+def _in_graphs(options: EngineOptions, attention: AttentionBackend) -> bool:
+    """Whether a step on a card is a graph."""
+    return attention.name == "triton" and not options.enforce_eager
+
+
+def _compile(options: EngineOptions, model: Model, attention: AttentionBackend, max_model_len: int) -> None:
+    """Compile, together, all that rehearsal and steps launch, none of which depends on the size of the pool."""
+    from pellucid.runtime.compiling import compile_ahead  # here, because most machines have no triton
+
+    config, (samples, tokens) = model.config, options.limits
+    shape = (config.num_kv_heads, config.head_dim, model.dtype)
+    storage = KVStorage(config.num_layers, 1, options.block_size, *shape, model.device)
+    runner = _device_runner(options, model, storage, attention, max_model_len)
+
+    def work() -> None:
+        rehearse(model, attention, options.block_size, tokens, samples)
+        runner.every_step()
+
+    compile_ahead(work)
 
 
 @contextmanager
@@ -165,27 +184,32 @@ def _runner(
     options: EngineOptions, model: Model, storage: KVStorage, attention: AttentionBackend, max_model_len: int
 ) -> Runner | DeviceRunner:
     """The one for a GPU wherever attention asks the host for nothing: in Triton's interpreter it runs as well."""
-    eos = model.config.eos_token_ids
     if attention.name != "triton":
-        compiled = model.ops.name == "compiled"
+        compiled, eos = model.ops.name == "compiled", model.config.eos_token_ids
         return Runner(model, storage, attention, eos_token_ids=eos, seed=options.seed, compiled_sampling=compiled)
+    runner = _device_runner(options, model, storage, attention, max_model_len)
+    if runner.graphs and not options.lazy_graphs:
+        with progress("Capturing graphs", runner.graphs) as done:
+            runner.capture(done)
+    return runner
+
+
+def _device_runner(
+    options: EngineOptions, model: Model, storage: KVStorage, attention: AttentionBackend, max_model_len: int
+) -> DeviceRunner:
     from pellucid.runtime.device_runner import DeviceRunner  # here, because most machines have no triton
 
-    runner = DeviceRunner(
+    return DeviceRunner(
         model,
         storage,
         attention,
         max_num_seqs=options.limits.requests,
         max_num_batched_tokens=options.limits.tokens,
         max_model_len=max_model_len,
-        eos_token_ids=eos,
+        eos_token_ids=model.config.eos_token_ids,
         seed=options.seed,
         enforce_eager=options.enforce_eager,
     )
-    if runner.graphs and not options.lazy_graphs:
-        with progress("Capturing graphs", runner.graphs) as done:
-            runner.capture(done)
-    return runner
 
 
 def _same_dtype(options: EngineOptions, loaded: LoadedModel, asked: torch.dtype) -> torch.dtype:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +12,7 @@ from pellucid.model import rope
 from pellucid.model.config import ModelConfig
 from pellucid.model.weights import Shape, Weights, check
 from pellucid.ops import Heads, Layer, Matrix, Ops
+from pellucid.ops.base import Decoder
 
 if TYPE_CHECKING:
     from pellucid.attention import AttentionBackend, KVStorage, StepLayout
@@ -68,10 +70,19 @@ class Model:
         self._layers = [self._layer(f"model.layers.{index}.") for index in range(config.num_layers)]
         self._norm = self._tensor("model.norm.weight")
         self._head = self._vocabulary if config.tie_embeddings else ops.vocabulary(self._matrix("lm_head.weight"))
-        heads = Heads(config.num_heads, config.num_kv_heads, config.head_dim)
-        self._decoder = ops.decoder(self._layers, heads, config.rms_eps)
+        self._decoder = self._all_of(self._layers)
         self._frequencies = rope.frequencies(config.head_dim, config.rope_theta, config.rope_scaling).to(device)
         del self._weights
+
+    def shallow(self) -> Model:
+        """This model with its first layer alone, on the same tensors.
+
+        All layers are shaped alike, so a step of it launches every kernel that a step of the whole does.
+        """
+        shallow = copy(self)
+        shallow._layers = self._layers[:1]
+        shallow._decoder = self._all_of(shallow._layers)
+        return shallow
 
     @property
     def batch_invariant(self) -> bool:
@@ -137,6 +148,10 @@ class Model:
             rotate(q, cos, sin)
             rotate(k, cos, sin)
         return q, k, v
+
+    def _all_of(self, layers: list[Layer]) -> Decoder | None:
+        config = self.config
+        return self.ops.decoder(layers, Heads(config.num_heads, config.num_kv_heads, config.head_dim), config.rms_eps)
 
     # -- loading -----------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from pellucid.errors import ConfigError, ModelError, ModelNotFound
 from pellucid.model import hub, smollm2, tiny
 from pellucid.model.config import ModelConfig
 from pellucid.model.folder import FolderCheckpoint
-from pellucid.model.gguf_checkpoint import GGUFCheckpoint
 from pellucid.model.llama import Model, tensor_shapes
 from pellucid.model.tokenizer import Tokenizer
 from pellucid.model.weights import Weights, dummy_weights
@@ -66,14 +65,14 @@ def find(spec: str, *, seed: int = 0) -> Checkpoint:
     Raises `ModelNotFound` if there is no such model, `ModelError` if it cannot be run.
     """
     if spec == smollm2.NAME:
-        return GGUFCheckpoint(smollm2.locate(), name=spec)
+        return _gguf(smollm2.locate(), name=spec)
     if spec == tiny.NAME:
         return tiny.TinyCheckpoint(seed)
     path = Path(spec).expanduser()
     if spec and path.is_dir():
         return FolderCheckpoint(path)
     if path.suffix == ".gguf" and path.is_file():
-        return GGUFCheckpoint(path)
+        return _gguf(path)
     if path.is_file():
         raise ModelError(f"The file {spec} is not a .gguf file; {FORMS}.")
     if path.suffix == ".gguf" or spec.startswith(("/", "./", "../", "~")):
@@ -109,14 +108,8 @@ def load(
     checkpoint = find(spec, seed=seed) if isinstance(spec, str) else spec
     config = checkpoint.config
     weights = dummy_weights(tensor_shapes(config), seed, place) if load_format == "dummy" else checkpoint.weights()
-    if quantization and not isinstance(checkpoint, GGUFCheckpoint):
-        raise ConfigError(
-            f"quantization={quantization!r} is for .gguf files, and {checkpoint.name} is none; leave it out."
-        )
-    if quantization and load_format == "dummy":
-        raise ConfigError(
-            f"quantization={quantization!r} has no meaning for the made-up weights of load_format='dummy'."
-        )
+    if quantization:
+        _check_quantised(checkpoint, quantization, load_format)
     try:
         model = Model(config, weights, ops, place, quantised=quantization is not None)
     except OSError as error:
@@ -125,6 +118,27 @@ def load(
             "try bfloat16, quantization='gguf' or a smaller model."
         ) from None
     return LoadedModel(model, checkpoint.tokenizer(), config, checkpoint.name, checkpoint.source)
+
+
+def _gguf(path: Path, name: str | None = None) -> Checkpoint:
+    from pellucid.model.gguf_checkpoint import (
+        GGUFCheckpoint,
+    )  # here, because gguf and tokenizers take a while to import
+
+    return GGUFCheckpoint(path, name)
+
+
+def _check_quantised(checkpoint: Checkpoint, quantization: str, load_format: str) -> None:
+    from pellucid.model.gguf_checkpoint import GGUFCheckpoint
+
+    if not isinstance(checkpoint, GGUFCheckpoint):
+        raise ConfigError(
+            f"quantization={quantization!r} is for .gguf files, and {checkpoint.name} is none; leave it out."
+        )
+    if load_format == "dummy":
+        raise ConfigError(
+            f"quantization={quantization!r} has no meaning for the made-up weights of load_format='dummy'."
+        )
 
 
 def parse_dtype(dtype: str | torch.dtype, device: torch.device, quantization: str | None = None) -> torch.dtype:

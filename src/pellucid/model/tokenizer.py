@@ -6,13 +6,15 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import tokenizers
+from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import ModelError, RequestError
-from pellucid.model.chat import ChatTemplate
 from pellucid.model.safetensors import read_json
+
+if TYPE_CHECKING:
+    import tokenizers
+
+    from pellucid.model.chat import ChatTemplate
 
 SPECIAL_ROLES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 
@@ -49,6 +51,8 @@ class Tokenizer(ABC):
         if self._chat_source is None:
             raise ModelError("This model has no chat template; give a prompt as text or token ids instead of messages.")
         if self._chat is None:
+            from pellucid.model.chat import ChatTemplate  # here, because a start without a chat need not read Jinja
+
             self._chat = ChatTemplate(self._chat_source, self._special_tokens)
         return self._chat.render(messages, add_generation_prompt=add_generation_prompt, **extra)
 
@@ -93,6 +97,8 @@ def from_folder(folder: Path) -> FastTokenizer | None:
     path = folder / "tokenizer.json"
     if not path.is_file():
         return None
+    import tokenizers  # here, because a start without a tokenizer need not read it
+
     try:
         backend = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises plain Exception

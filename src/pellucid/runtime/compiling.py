@@ -7,7 +7,7 @@ out instead. Compiling is mostly LLVM, ptxas and a C compiler, none of which hol
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Lock, get_ident
 from typing import Any
 
@@ -18,6 +18,32 @@ from pellucid.triton_launch import INTERPRETED
 
 _LEAVING_OUT = Lock()
 """The hook is the process's: who sets it puts back what was there before."""
+_PREPARATIONS: dict[int, Future[None]] = {}
+"""By device."""
+
+
+@triton.jit
+def empty_kernel():
+    pass
+
+
+def prepare(device: int) -> None:
+    """Begin, on a thread of its own, what the first kernel of a process would wait for; `compile_ahead` waits for it.
+
+    Triton builds a module that talks to the driver, reads its whole compiler (400 MB) for the name under which it
+    keeps a kernel, and asks ptxas for its version; the system reads the tools from the disk. A kernel that does
+    nothing, compiled and loaded on the CUDA ``device``, brings all that about.
+    """
+    if INTERPRETED or device in _PREPARATIONS:
+        return
+    thread = ThreadPoolExecutor(1)
+    _PREPARATIONS[device] = thread.submit(_compile_nothing, device)
+    thread.shutdown(wait=False)
+
+
+def _compile_nothing(device: int) -> None:
+    triton.runtime.driver.active.set_current_device(device)
+    _ = empty_kernel.warmup(grid=(1,)).run
 
 
 def compile_ahead(launch: Callable[[], object]) -> None:
@@ -30,6 +56,7 @@ def compile_ahead(launch: Callable[[], object]) -> None:
     """
     if INTERPRETED:
         return
+    wait(_PREPARATIONS.values())  # what went wrong there goes wrong again below, for a kernel with a name
     kernels = left_out(launch)
     driver = triton.runtime.driver.active
     with ThreadPoolExecutor(initializer=driver.set_current_device, initargs=(driver.get_current_device(),)) as pool:

@@ -11,7 +11,6 @@ from pellucid.attention import AttentionBackend, KVStorage
 from pellucid.errors import RequestError
 from pellucid.plan import Admission, StepPlan, StepResult
 from pellucid.runtime.buckets import Bucket, Buckets
-from pellucid.runtime.compiling import compile_ahead
 from pellucid.runtime.controls import Controls
 from pellucid.runtime.device_tables import NOTHING_APPENDED, DeviceTables
 from pellucid.runtime.flight import InFlight
@@ -98,19 +97,25 @@ class DeviceRunner:
     def capture(self, done: Callable[[int], None]) -> None:
         """Capture the graphs of all buckets now, instead of each when it is first needed; ``done(1)`` after each.
 
-        All kernels are compiled first, together. Each step is run as padding only, then captured: call this before the
-        first plan. Without graphs there is nothing to do. Raises `KernelError` if a kernel cannot be compiled.
+        Each step is run as padding only, then captured: call this before the first plan. What `every_step` has not
+        had compiled is compiled one kernel after the other. Without graphs there is nothing to do.
         """
         if self._graphs is None:
             return
         with self._on_device():
             self._buffer.clear()
-            compile_ahead(self._every_step)
-            torch.cuda.empty_cache()  # what the steps took on this stream; they are captured on another
             for bucket in self._buckets.largest_first:
                 self._graphs.capture(self._step, bucket)
                 done(1)
             torch.cuda.empty_cache()  # what the steps took while they ran as they are
+
+    @torch.inference_mode()
+    def every_step(self) -> None:
+        """Run a step of each bucket as it is, of padding only: with `compile_ahead`, to have their kernels."""
+        with self._on_device():
+            self._buffer.clear()
+            for bucket in self._buckets.largest_first:
+                self._step(bucket)
 
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> None:
@@ -166,10 +171,6 @@ class DeviceRunner:
         """All that the device does in a step: nothing here depends on anything but the sizes of ``bucket``."""
         self._choose(self._logits(bucket))
         self._inputs.keep(self._tokens[: bucket.rows])
-
-    def _every_step(self) -> None:
-        for bucket in self._buckets.largest_first:
-            self._step(bucket)
 
     def _step_in_sight(self, plan: StepPlan, ranges: Ranges, bucket: Bucket, plainly: bool) -> None:
         """The same, its logits shown to ``on_logits``, and sampled ``plainly`` if a row needs that."""
