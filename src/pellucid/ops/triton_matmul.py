@@ -172,12 +172,12 @@ def multiplied(
 
 @triton.jit(do_not_specialize=["tokens"])
 def product_kernel(
-    x, x_stride, norm, eps, weight, bias, out, out_stride, tokens, N: tl.constexpr, K: tl.constexpr,
+    x, x_stride, norm, eps, weight, bias, out, out_stride, next_norm, next_x, tokens, N: tl.constexpr, K: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr,
-    STAGES: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, ADD: tl.constexpr, PDL: tl.constexpr,
-    UPCAST: tl.constexpr,
+    STAGES: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, ADD: tl.constexpr, NEXT: tl.constexpr,
+    PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """The product, its bias added, stored in ``out`` or added to what is there."""
+    """The product, its bias added, stored in ``out`` or added there; `weighted` in ``next_x`` too, if NEXT."""
     announce(PDL)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = tl.minimum(columns, N - 1)
@@ -198,7 +198,11 @@ def product_kernel(
         sums += b
     if ADD:
         sums += before.to(tl.float32)
-    tl.store(there, sums.to(out.dtype.element_ty), mask=mask)
+    values = sums.to(out.dtype.element_ty)
+    tl.store(there, values, mask=mask)
+    if NEXT:
+        there = next_x + token[:, None] * N + columns[None, :]
+        tl.store(there, weighted(values, tl.load(next_norm + inside)[None, :]), mask=mask)
 
 
 @triton.jit(do_not_specialize=["tokens"])
@@ -234,14 +238,21 @@ def product(
     eps: float = 0.0,
     bias: torch.Tensor | None = None,
     add: bool = False,
-) -> None:
-    """Write ``x`` [T, in], normed by ``norm``, times ``weight`` [out, in] to ``out`` [T, out], or ``add`` it there."""
+    next_norm: torch.Tensor | None = None,
+) -> torch.Tensor | None:
+    """Write ``x`` [T, in], normed by ``norm``, times ``weight`` [out, in] to ``out`` [T, out], or ``add`` it there.
+
+    What is in ``out`` then, times ``next_norm`` [out], is what comes back, if there is one: [T, out].
+    """
     arguments, chosen, options = prepared(x, norm, eps, weight)
     outputs, inputs = weight.shape
+    next_x = None if next_norm is None else torch.empty((len(x), outputs), dtype=out.dtype, device=out.device)
     product_kernel[(triton.cdiv(outputs, chosen.columns),)](
-        *arguments, weight if bias is None else bias, out, out.stride(0), len(x), outputs, inputs,
-        BIAS=bias is not None, ADD=add, **options,
+        *arguments, weight if bias is None else bias, out, out.stride(0), weight if next_norm is None else next_norm,
+        out if next_x is None else next_x, len(x), outputs, inputs, BIAS=bias is not None, ADD=add,
+        NEXT=next_x is not None, **options,
     )  # fmt: skip
+    return next_x
 
 
 def gated_product(

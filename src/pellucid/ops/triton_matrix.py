@@ -29,12 +29,21 @@ class TritonLinear:
         return out
 
     def add_to(self, residual: torch.Tensor, x: torch.Tensor) -> None:
+        self.add_before(residual, x, None)
+
+    def add_before(
+        self, residual: torch.Tensor, x: torch.Tensor, next_norm: torch.Tensor | None
+    ) -> torch.Tensor | None:
+        """Add the product of ``x`` to ``residual``; make what that is, times ``next_norm``, on the way, if it is free.
+
+        None if it is not. What RMSNorm makes of the residual is that, but for a factor of each row.
+        """
         if tile_for(self.weight, len(x)):
-            product(x, self.weight, residual, bias=self.bias, add=True)
-            return
+            return product(x, self.weight, residual, bias=self.bias, add=True, next_norm=next_norm)
         residual.addmm_(x, self.weight.T)
         if self.bias is not None:
             residual += self.bias
+        return None
 
 
 class TritonGated:
