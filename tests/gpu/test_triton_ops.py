@@ -13,7 +13,7 @@ from guarded_memory import guarded_memory
 from pellucid.ops import PlainOps
 from pellucid.ops.triton import TritonOps
 from pellucid.ops.triton_matrix import TritonGated, TritonLinear, TritonVocabulary
-from pellucid.ops.triton_tiles import TUNED, Tile
+from pellucid.ops.triton_tiles import TUNED, Tile, rows_of
 
 EPS = 1e-5
 SHAPES = ((32, 64), (35, 200), (16, 576))
@@ -88,6 +88,37 @@ def test_products_in_steps(
     shape: tuple[int, int], rows: int, dtype: torch.dtype, draw: torch.Generator, device: torch.device
 ) -> None:
     check_products(shape, rows, dtype, draw, str(device))
+
+
+@pytest.mark.parametrize("shape", [(72, 96), (33, 48)])
+@pytest.mark.parametrize(("tile", "rows"), [(Tile(16, 16, shares=3), 8), (Tile(32, 16, shares=2), 40)])
+def test_programs_share_out_the_inputs(
+    monkeypatch: pytest.MonkeyPatch,
+    tile: Tile,
+    shape: tuple[int, int],
+    rows: int,
+    dtype: torch.dtype,
+    draw: torch.Generator,
+    device: torch.device,
+) -> None:
+    """Twice, so that what the first time left behind is seen; and the sums times the next norm's weights."""
+    outputs, inputs = shape
+    monkeypatch.setitem(TUNED, (outputs, inputs, rows_of(rows)), tile)
+    x, residual = random((rows, inputs), draw, dtype, device), random((rows, outputs), draw, dtype, device)
+    weight = random((outputs, inputs), draw, dtype, device) * inputs**-0.5
+    bias = random((outputs,), draw, dtype, device)
+    next_norm, norm = random((outputs,), draw, dtype, device), random((inputs,), draw, dtype, device)
+    ops, plain = TritonOps(dtype), PlainOps(torch.float64)
+    linear, exact = ops.linear([weight], bias), plain.linear([weight], bias.double())
+    assert isinstance(linear, TritonLinear)
+    for _ in range(2):
+        added = strided(residual)
+        next_x = linear.add_before(added, strided(x), next_norm)
+        assert next_x is not None
+        assert_near(added, residual.double() + exact(x.double()))
+        assert_near(next_x, added.double() * next_norm.double())
+        assert_near(linear(x), exact(x.double()))
+        assert_near(linear.normed(x, norm, EPS), exact(plain.rms_norm(x.double(), norm.double(), EPS)))
 
 
 def test_rows_of_an_embedding(dtype: torch.dtype, draw: torch.Generator, device: torch.device) -> None:

@@ -81,8 +81,8 @@ def total(sums, SPLIT: tl.constexpr):
 
 @triton.jit
 def ahead(
-    norm, weight, rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr,
-    LAST: tl.constexpr, PDL: tl.constexpr,
+    norm, weight, rows, STRIDE: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    FIRST: tl.constexpr, LAST: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """What `multiplied` can load before its input is there: weights of the matrix and of the norm, first and last.
 
@@ -93,10 +93,10 @@ def ahead(
         w_last, g_last = w, g
     elif FIRST + LAST < K:
         line = tl.minimum(tl.arange(0, LINES) * LINE, K - 1)
-        fetch(weight + rows[:, None].to(tl.int64) * K + line[None, :], PDL)
+        fetch(weight + rows[:, None].to(tl.int64) * STRIDE + line[None, :], PDL)
         w, g, w_last, g_last = rows, rows, rows, rows
     else:
-        w_rows = weight + rows[:, None].to(tl.int64) * K
+        w_rows = weight + rows[:, None].to(tl.int64) * STRIDE
         k = tl.arange(0, FIRST)
         w, g = strip(w_rows, k, K, FIRST), strip(norm, k, K, FIRST)
         w_last, g_last = w, g
@@ -150,13 +150,14 @@ def in_steps(
 
 @triton.jit
 def multiplied(
-    x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, K: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
-    NORM: tl.constexpr, UPCAST: tl.constexpr,
+    x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, STRIDE: tl.constexpr, K: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr,
+    STAGES: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """[ROWS, COLUMNS] float32: the rows of ``x``, normed if NORM, times the rows ``rows`` [COLUMNS] of ``weight``.
 
-    Rows of x from ``tokens`` on are the last one again. ``w``, ``g``, ``w_last`` and ``g_last`` are from `ahead`.
+    Of both, K numbers a row; there are STRIDE in a row of weights. Rows of x from ``tokens`` on are the last one again.
+    ``w``, ``g``, ``w_last`` and ``g_last`` are from `ahead`.
     """
     if ROWS == 1:
         out = one_row(x, norm, eps, weight, rows, w, g, K, COLUMNS, FIRST, NORM)[None, :]
@@ -165,23 +166,52 @@ def multiplied(
         if FIRST + LAST >= K:
             out = at_once(x_rows, eps, w, g, w_last, g_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, NORM, UPCAST)
         else:
-            w_rows = weight + rows[:, None].to(tl.int64) * K
+            w_rows = weight + rows[:, None].to(tl.int64) * STRIDE
             out = in_steps(x_rows, norm, eps, w_rows, K, ROWS, COLUMNS, FIRST, SPLIT, STAGES, NORM, UPCAST)
     return out
 
 
+@triton.jit
+def gathered(
+    sums, shared, arrived, tokens, N: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SHARES: tl.constexpr
+):
+    """The sums of all SHARES programs of these columns, in the order of their shares, and True: for the last to come.
+
+    The others leave theirs in ``shared`` [SHARES, tokens, N] and get False. ``arrived`` [programs of a share] counts,
+    and is 0 again afterwards.
+    """
+    token, column = tl.arange(0, ROWS), tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    mask = (token < tokens)[:, None] & (column < N)[None, :]
+    there = token[:, None] * N + column[None, :]
+    tl.store(shared + tl.program_id(1) * tokens * N + there, sums, mask=mask)
+    tl.debug_barrier()  # every thread has stored before one of them counts for all
+    is_last = tl.atomic_add(arrived + tl.program_id(0), 1, sem="acq_rel", scope="gpu") == SHARES - 1
+    if is_last:
+        tl.store(arrived + tl.program_id(0), 0)
+        sums = tl.zeros((ROWS, COLUMNS), tl.float32)
+        for share in tl.static_range(SHARES):
+            sums += tl.load(shared + share * tokens * N + there, mask=mask, other=0.0, cache_modifier=".cg")
+    return sums, is_last
+
+
 @triton.jit(do_not_specialize=["tokens"])
 def product_kernel(
-    x, x_stride, norm, eps, weight, bias, out, out_stride, next_norm, next_x, tokens, N: tl.constexpr, K: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr,
-    STAGES: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, ADD: tl.constexpr, NEXT: tl.constexpr,
-    PDL: tl.constexpr, UPCAST: tl.constexpr,
+    x, x_stride, norm, eps, weight, bias, out, out_stride, next_norm, next_x, shared, arrived, tokens, N: tl.constexpr,
+    K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, SHARES: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr,
+    ADD: tl.constexpr, NEXT: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """The product, its bias added, stored in ``out`` or added there; `weighted` in ``next_x`` too, if NEXT."""
+    """The product, its bias added, stored in ``out`` or added there; `weighted` in ``next_x`` too, if NEXT.
+
+    Grid (programs, SHARES): each takes a share of the inputs of its columns. A row that is normed has one share.
+    """
     announce(PDL)
+    SHARE: tl.constexpr = K // SHARES
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = tl.minimum(columns, N - 1)
-    w, g, w_last, g_last = ahead(norm, weight, inside, K, ROWS, COLUMNS, FIRST, LAST, PDL)
+    x += tl.program_id(1) * SHARE
+    weight += tl.program_id(1) * SHARE
+    w, g, w_last, g_last = ahead(norm, weight, inside, K, SHARE, ROWS, COLUMNS, FIRST, LAST, PDL)
     if BIAS:
         b = tl.load(bias + inside).to(tl.float32)[None, :]
     token = tl.arange(0, ROWS)
@@ -191,9 +221,13 @@ def product_kernel(
     if ADD:
         before = tl.load(there, mask=mask, other=0.0)
     sums = multiplied(
-        x, x_stride, tokens, norm, eps, weight, inside, w, g, w_last, g_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT,
-        STAGES, NORM, UPCAST,
+        x, x_stride, tokens, norm, eps, weight, inside, w, g, w_last, g_last, K, SHARE, ROWS, COLUMNS, FIRST, LAST,
+        SPLIT, STAGES, NORM, UPCAST,
     )  # fmt: skip
+    if SHARES > 1:
+        sums, is_last = gathered(sums, shared, arrived, tokens, N, ROWS, COLUMNS, SHARES)
+        if not is_last:
+            return
     if BIAS:
         sums += b
     if ADD:
@@ -216,10 +250,10 @@ def gated_kernel(
     HALF: tl.constexpr = COLUMNS // 2
     neighbours = tl.arange(0, COLUMNS)
     rows = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, N - 1) + neighbours % 2 * N
-    w, g, w_last, g_last = ahead(norm, weight, rows, K, ROWS, COLUMNS, FIRST, LAST, PDL)
+    w, g, w_last, g_last = ahead(norm, weight, rows, K, K, ROWS, COLUMNS, FIRST, LAST, PDL)
     await_input(PDL)
     sums = multiplied(
-        x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT,
+        x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT,
         STAGES, NORM, UPCAST,
     )  # fmt: skip
     gate, up = tl.split(tl.reshape(sums, (ROWS, HALF, 2)))
@@ -239,18 +273,22 @@ def product(
     bias: torch.Tensor | None = None,
     add: bool = False,
     next_norm: torch.Tensor | None = None,
+    arrived: torch.Tensor | None = None,
 ) -> torch.Tensor | None:
     """Write ``x`` [T, in], normed by ``norm``, times ``weight`` [out, in] to ``out`` [T, out], or ``add`` it there.
 
-    What is in ``out`` then, times ``next_norm`` [out], is what comes back, if there is one: [T, out].
+    What is in ``out`` then, times ``next_norm`` [out], is what comes back, if there is one: [T, out]. Programs that
+    share out the inputs count themselves in ``arrived`` [out / 16 or more] int32, which is 0 before and after.
     """
     arguments, chosen, options = prepared(x, norm, eps, weight)
     outputs, inputs = weight.shape
+    shared = arrived if chosen.shares == 1 else torch.empty((chosen.shares, *out.shape), device=out.device)
     next_x = None if next_norm is None else torch.empty((len(x), outputs), dtype=out.dtype, device=out.device)
-    product_kernel[(triton.cdiv(outputs, chosen.columns),)](
+    product_kernel[triton.cdiv(outputs, chosen.columns), chosen.shares](
         *arguments, weight if bias is None else bias, out, out.stride(0), weight if next_norm is None else next_norm,
-        out if next_x is None else next_x, len(x), outputs, inputs, BIAS=bias is not None, ADD=add,
-        NEXT=next_x is not None, **options,
+        out if next_x is None else next_x, out if shared is None else shared, out if arrived is None else arrived,
+        len(x), outputs, inputs, SHARES=chosen.shares, BIAS=bias is not None, ADD=add, NEXT=next_x is not None,
+        **options,
     )  # fmt: skip
     return next_x
 
@@ -271,7 +309,8 @@ def prepared(
     """What a kernel here begins with, the tile it computes, and the launch options that say so."""
     rows, chosen = rows_of(len(x)), tile_for(weight, len(x))
     assert chosen is not None  # who asks for so many rows asks cuBLAS
-    if norm is not None and x.dtype is torch.float16:  # rows that are not scaled yet might be too large for it
+    if norm is not None and (x.dtype is torch.float16 or chosen.shares > 1):
+        # Rows that are not scaled yet might be too large for it, and a share of a row does not know its scale.
         x, norm = rms_norm(x, norm, eps), None
     return (
         (x, x.stride(0), weight if norm is None else norm, eps, weight),

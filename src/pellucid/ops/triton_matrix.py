@@ -16,6 +16,7 @@ class TritonLinear:
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         self.weight, self.bias = weight, bias
         self.nbytes = weight.nbytes + (0 if bias is None else bias.nbytes)
+        self._arrived = torch.zeros(-(-len(weight) // 16), dtype=torch.int32, device=weight.device)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self.normed(x, None, 0.0)
@@ -25,7 +26,7 @@ class TritonLinear:
         if tile_for(self.weight, len(x)) is None:
             return F.linear(x if norm is None else rms_norm(x, norm, eps), self.weight, self.bias)
         out = torch.empty((len(x), len(self.weight)), dtype=x.dtype, device=x.device)
-        product(x, self.weight, out, norm=norm, eps=eps, bias=self.bias)
+        product(x, self.weight, out, norm=norm, eps=eps, bias=self.bias, arrived=self._arrived)
         return out
 
     def add_to(self, residual: torch.Tensor, x: torch.Tensor) -> None:
@@ -39,7 +40,9 @@ class TritonLinear:
         None if it is not. What RMSNorm makes of the residual is that, but for a factor of each row.
         """
         if tile_for(self.weight, len(x)):
-            return product(x, self.weight, residual, bias=self.bias, add=True, next_norm=next_norm)
+            return product(
+                x, self.weight, residual, bias=self.bias, add=True, next_norm=next_norm, arrived=self._arrived
+            )
         residual.addmm_(x, self.weight.T)
         if self.bias is not None:
             residual += self.bias

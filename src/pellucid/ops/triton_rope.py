@@ -38,7 +38,7 @@ def rotated_product_kernel(
     neighbours = tl.arange(0, COLUMNS)
     place = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, PAIRS - 1)
     rows = place // TURNS * DIM + place % TURNS + neighbours % 2 * TURNS
-    w, g, w_last, g_last = ahead(norm, weight, rows, K, ROWS, COLUMNS, FIRST, LAST, PDL)
+    w, g, w_last, g_last = ahead(norm, weight, rows, K, K, ROWS, COLUMNS, FIRST, LAST, PDL)
     if BIAS:
         b = tl.load(bias + rows).to(tl.float32)[None, :]
     token, pair = tl.arange(0, ROWS), tl.program_id(0) * HALF + tl.arange(0, HALF)
@@ -50,7 +50,7 @@ def rotated_product_kernel(
     c, s = tl.load(cos + angle, mask=turns, other=1.0), tl.load(sin + angle, mask=turns, other=0.0)
     slot = tl.load(slots + token, mask=token < tokens, other=0)
     sums = multiplied(
-        x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT,
+        x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT,
         STAGES, NORM, UPCAST,
     )  # fmt: skip
     if BIAS:

@@ -20,7 +20,8 @@ class Tile(NamedTuple):
     ``columns``: outputs. ``first`` and ``last``: how the inputs are cut; all of them at once if
     ``first + last`` covers them, else in steps of ``first``, ``stages`` of them under way; one row takes no ``last``
     and has two steps under way. ``split``: groups of warps that share out the inputs of a tile, of 16 each at least
-    (several rows only).
+    (several rows only). ``shares``: programs that share out the inputs of the same columns, each a multiple of 16 of
+    them (several rows, and no norm; ``first`` and ``last`` cut a share).
     """
 
     columns: int
@@ -29,6 +30,7 @@ class Tile(NamedTuple):
     split: int = 1
     warps: int = 4
     stages: int = 3
+    shares: int = 1
 
 
 TUNED: dict[tuple[int, int, int], Tile | None] = {
