@@ -175,13 +175,15 @@ def is_mixed(q: torch.Tensor, layout: StepLayout) -> bool:
 
 
 def decode_tile(group: int, padded_dim: int, dtype: torch.dtype) -> Tile:
-    """One warp a program, which waits for no other, and a tile that lies in one block of the usual size: all its keys
-    have one address to be reckoned. As was best on an H200."""
+    """Few warps a program, since each waits for all of it; ``programs`` are as many as have room, or a few less: then
+    they spread evenly. As was best on an H200."""
     rows = max(16, triton.next_power_of_2(group))
     width = padded_dim * dtype.itemsize
     if rows > 16 or width > 256:
         return Tile(rows, keys=16, warps=4, stages=3, programs=4)
-    return Tile(rows, keys=16, warps=1, stages=3, programs=10 if width > 128 else 8)
+    if width > 128:
+        return Tile(rows, keys=32, warps=2, stages=4, programs=4)
+    return Tile(rows, keys=16, warps=1, stages=3, programs=10)
 
 
 def prefill_tile(queries: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:

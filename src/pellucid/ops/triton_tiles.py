@@ -47,9 +47,9 @@ TUNED: dict[tuple[int, int, int], Tile | None] = {
     (4096, 1024, 16): Tile(16, 1024, split=4),
     (1024, 2048, 16): Tile(16, 2048, split=8, warps=8),
     (6144, 1024, 16): Tile(64, 256, stages=4, warps=8),
-    (1024, 3072, 16): Tile(32, 64, stages=10),
-    (1024, 2048, 64): Tile(16, 128, stages=6),
-    (1024, 3072, 64): Tile(16, 128, stages=6),
+    (1024, 3072, 16): Tile(32, 512, shares=6),
+    (1024, 2048, 64): Tile(16, 128, stages=6, shares=2),
+    (1024, 3072, 64): Tile(16, 128, stages=6, shares=2),
     # Llama-8B
     (6144, 4096, 1): Tile(8, 2048),
     (4096, 4096, 1): Tile(16, 2048),
