@@ -54,7 +54,7 @@ def test_an_engine_made_from_arguments_steps_to_the_end(play: Any) -> None:
     ran = play(
         """
         from vllm import EngineArgs, LLMEngine, SamplingParams
-        args = EngineArgs(model="tiny", num_gpu_blocks_override=20, max_model_len=128, enforce_eager=True)
+        args = EngineArgs(model="tiny", num_gpu_blocks_override=20, max_model_len=128, enforce_eager=True, swap_space=4)
         engine = LLMEngine.from_engine_args(args)
         engine.add_request("R", "hello", SamplingParams(temperature=0, max_tokens=3, ignore_eos=True), priority=1)
         while engine.has_unfinished_requests():
@@ -63,7 +63,7 @@ def test_an_engine_made_from_arguments_steps_to_the_end(play: Any) -> None:
         """
     )
     assert ran.out.splitlines() == ["R 1 False", "R 2 False", "R 3 True"]
-    assert "accepted, and changing nothing here: enforce_eager." in ran.err
+    assert "accepted, and changing nothing here: swap_space." in ran.err
 
 
 @pytest.mark.parametrize(

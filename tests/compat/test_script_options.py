@@ -46,7 +46,7 @@ def test_idle_options_are_named_in_one_line() -> None:
     )
     assert kept == {"async_scheduling": True, "enforce_eager": True}
     assert said == [
-        "accepted, and changing nothing here: enforce_eager, disable_log_stats, swap_space, trust_remote_code, "
+        "accepted, and changing nothing here: disable_log_stats, swap_space, trust_remote_code, "
         "tensor_parallel_size, tokenizer, task, hf_token."
     ]
 
@@ -54,7 +54,7 @@ def test_idle_options_are_named_in_one_line() -> None:
 def test_the_share_of_memory_is_handed_on_as_the_upper_bound_it_is() -> None:
     kept, said = ours(gpu_memory_utilization=0.35)
     assert kept["gpu_memory_utilization"] == 0.35
-    assert said == ["gpu_memory_utilization=0.35 is only an upper bound of the KV pool here."]
+    assert said == ["gpu_memory_utilization=0.35 is of a GPU, as in vLLM; on a CPU it only bounds the KV pool."]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ IDLE = frozenset(
         "distributed_executor_backend",
         "download_dir",
         "enable_log_requests",
-        "enforce_eager",
         "hf_token",
         "limit_mm_per_prompt",
         "max_parallel_loading_workers",
@@ -74,7 +73,8 @@ def ours(model: str, given: Mapping[str, Any], say: Callable[[str], None]) -> di
     if idle:
         say(f"accepted, and changing nothing here: {', '.join(idle)}.")
     if "gpu_memory_utilization" in kept:
-        say(f"gpu_memory_utilization={kept['gpu_memory_utilization']} is only an upper bound of the KV pool here.")
+        share = kept["gpu_memory_utilization"]
+        say(f"gpu_memory_utilization={share} is of a GPU, as in vLLM; on a CPU it only bounds the KV pool.")
     return kept
 
 
