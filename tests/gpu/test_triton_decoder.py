@@ -14,8 +14,10 @@ from pellucid.attention.triton import TritonAttention
 from pellucid.model.llama import Model, tensor_shapes
 from pellucid.model.tiny import CONFIG
 from pellucid.model.weights import RandomWeights
-from pellucid.ops import Heads, Layer, Ops, PlainOps
+from pellucid.ops import Heads, Layer, Ops, PlainOps, triton_matrix
 from pellucid.ops.triton import TritonOps
+from pellucid.ops.triton_norm import rms_norm
+from pellucid.ops.triton_tiles import TUNED, Tile
 
 EPS, BLOCK, BLOCKS, HIDDEN, INNER = 1e-5, 4, 80, 40, 56
 
@@ -34,6 +36,16 @@ KINDS = {
 }
 CASES = [("llama", tokens) for tokens in (1, 2, 8, 17, 64, 65)]
 CASES += [(name, tokens) for name in ("qwen2", "qwen3") for tokens in (1, 17, 65)]
+
+WAYS = {
+    "ours": ("qkv", "output", "gate_up", "down"),
+    "of cuBLAS": (),
+    "ours before cuBLAS": ("output", "down"),
+    "cuBLAS before ours": ("qkv", "gate_up"),
+}
+"""The products that our kernels make."""
+KERNELS = {"ours": 0, "of cuBLAS": 4, "ours before cuBLAS": 1, "cuBLAS before ours": 0}
+"""Kernels that cuBLAS needs for RMSNorm alone, in two layers."""
 
 
 class AttendsAsReference:
@@ -135,16 +147,15 @@ def layer_by_layer(
         layer.down.add_to(x, layer.gate_up(plain.rms_norm(x, layer.mlp_norm, EPS)))
 
 
-@pytest.mark.parametrize(("name", "tokens"), CASES)
-def test_decoder(name: str, tokens: int, dtype: torch.dtype, draw: torch.Generator, device: torch.device) -> None:
+def check_decoder(kind: Kind, found: torch.Tensor, draw: torch.Generator) -> None:
     """Hidden states are near the oracle's; K and V are, in their slots, and no other number of the pool has changed."""
-    kind, seed = KINDS[name], int(torch.randint(2**31, (), generator=draw))
+    tokens, dtype, device = len(found), found.dtype, found.device
+    seed = int(torch.randint(2**31, (), generator=draw))
     layout, positions = make_layout(tokens, draw, device)
     angles = positions[:, None].float() * 10000 ** -torch.linspace(0, 0.9, kind.heads.dim // 2, device=device)
     cos, sin = angles.cos(), angles.sin()
     before = random((2, 2, BLOCKS, BLOCK, kind.heads.keys, kind.heads.dim), draw, dtype, device)
-    found, pool = random((tokens, HIDDEN), draw, dtype, device), make_pool(kind, dtype, before)
-    expected, exact = found.double(), make_pool(kind, torch.float64, before)
+    expected, exact, pool = found.double(), make_pool(kind, torch.float64, before), make_pool(kind, dtype, before)
 
     decoder = TritonOps(dtype).decoder(make_layers(kind, TritonOps(dtype), seed, device, dtype), kind.heads, EPS)
     assert decoder is not None
@@ -158,6 +169,42 @@ def test_decoder(name: str, tokens: int, dtype: torch.dtype, draw: torch.Generat
     rest = torch.ones(BLOCKS * BLOCK, dtype=torch.bool, device=device)
     rest[layout.slots] = False
     assert torch.equal(slots[:, :, rest], before.flatten(2, 3)[:, :, rest])
+
+
+@pytest.mark.parametrize(("name", "tokens"), CASES)
+def test_decoder(name: str, tokens: int, dtype: torch.dtype, draw: torch.Generator, device: torch.device) -> None:
+    check_decoder(KINDS[name], random((tokens, HIDDEN), draw, dtype, device), draw)
+
+
+def share_out(kind: Kind, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have our kernels make those products of 17 to 64 rows that they make in ``way``, and cuBLAS the others."""
+    queries, keys, dim = kind.heads
+    shapes = {
+        "qkv": ((queries + 2 * keys) * dim, HIDDEN),
+        "output": (HIDDEN, queries * dim),
+        "gate_up": (2 * INNER, HIDDEN),
+        "down": (HIDDEN, INNER),
+    }
+    for name, shape in shapes.items():
+        for rows in (32, 64):
+            monkeypatch.setitem(TUNED, (*shape, rows), Tile(64, 32) if name in WAYS[way] else None)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("name", "tokens"), [("llama", 64), ("qwen2", 40), ("qwen3", 17)])
+def test_products_shared_out(
+    name: str, tokens: int, way: str, dtype: torch.dtype, draw: torch.Generator, device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Whoever makes a product and the one before it, rows of any magnitude are normed, by a kernel alone if need be."""
+    normed: list[int] = []
+    monkeypatch.setattr(triton_matrix, "rms_norm", lambda x, norm, eps: normed.append(len(x)) or rms_norm(x, norm, eps))
+    share_out(KINDS[name], way, monkeypatch)
+    magnitudes = 2.0 ** torch.randint(-8, 9, (tokens, 1), generator=draw).to(device)
+    found = (random((tokens, HIDDEN), draw, torch.float32, device) * magnitudes).to(dtype)
+    check_decoder(KINDS[name], found, draw)
+    scaled_first = dtype is torch.float16 and way == "ours before cuBLAS"
+    assert len(normed) == KERNELS["of cuBLAS" if scaled_first else way]
 
 
 @pytest.mark.parametrize("tokens", [1, 17, 65])

@@ -12,7 +12,9 @@ from near import assert_near, random, strided
 from guarded_memory import guarded_memory
 from pellucid.ops import PlainOps
 from pellucid.ops.triton import TritonOps
+from pellucid.ops.triton_gate import gated
 from pellucid.ops.triton_matrix import TritonGated, TritonLinear, TritonVocabulary
+from pellucid.ops.triton_norm import NormedRows
 from pellucid.ops.triton_tiles import TUNED, Tile, rows_of
 
 EPS = 1e-5
@@ -135,6 +137,17 @@ def test_norm(width: int, dtype: torch.dtype, draw: torch.Generator, device: tor
     x, heads = random((9, width), draw, dtype, device), random((3, 5, width), draw, dtype, device)[:, 1:4]
     assert_near(ops.rms_norm(strided(x), weight, EPS), exact.rms_norm(x.double(), weight.double(), EPS))
     assert_near(ops.rms_norm(heads, weight, EPS), exact.rms_norm(heads.double(), weight.double(), EPS))
+
+
+def test_gate_of_rows_scaled_after_the_product(dtype: torch.dtype, draw: torch.Generator, device: torch.device) -> None:
+    """Rows of a thousandth and of a thousand come out as normed ones; more columns than a program takes."""
+    magnitudes = torch.tensor([[1e-3], [1.0], [1e3]], device=device)
+    x = (random((3, 35), draw, torch.float32, device) * magnitudes).to(dtype)
+    weight, norm = random((2 * 1100, 35), draw, dtype, device) / 6, 1 + random((35,), draw, dtype, device) / 4
+    rows = NormedRows(strided(x), norm, EPS, x * norm)
+    exact, plain = x.double(), PlainOps(torch.float64)
+    expected = plain.gated(*weight.double().chunk(2))(plain.rms_norm(exact, norm.double(), EPS))
+    assert_near(gated((x * norm) @ weight.T, rows), expected)
 
 
 @pytest.mark.parametrize("dim", [2, 24, 64])

@@ -6,13 +6,18 @@ import torch
 import triton
 import triton.language as tl
 
+from pellucid.ops.triton_norm import NormedRows, factor_at
 from pellucid.triton_launch import announce, await_input, chained
 
 BLOCK = 1024
 
 
 @triton.jit
-def gate_kernel(gate_up, out, N: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
+def gate_kernel(
+    gate_up, x, x_stride, eps, out, N: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    SCALED: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """BLOCK outputs of one token; if SCALED, gate and up are first multiplied by the factor of its row of ``x``."""
     announce(PDL)
     token = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -20,14 +25,24 @@ def gate_kernel(gate_up, out, N: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.cons
     await_input(PDL)
     gate = tl.load(gate_up + token * 2 * N + columns, mask=mask).to(tl.float32)
     up = tl.load(gate_up + token * 2 * N + N + columns, mask=mask).to(tl.float32)
+    if SCALED:
+        scale = factor_at(x + token * x_stride, eps, K, WIDTH)
+        gate, up = gate * scale, up * scale
     tl.store(out + token * N + columns, (gate * tl.sigmoid(gate) * up).to(out.dtype.element_ty), mask=mask)
 
 
-def gated(gate_up: torch.Tensor) -> torch.Tensor:
-    """[T, 2 inner], contiguous, the gate before up, to [T, inner]."""
+def gated(gate_up: torch.Tensor, unscaled: NormedRows | None = None) -> torch.Tensor:
+    """[T, 2 inner], contiguous, the gate before up, to [T, inner].
+
+    ``unscaled``: the rows, if ``gate_up`` is the product of them only weighted; their factors are made up for.
+    """
     tokens, inner = len(gate_up), gate_up.shape[1] // 2
     out = torch.empty((tokens, inner), dtype=gate_up.dtype, device=gate_up.device)
     if tokens:
-        grid = (tokens, triton.cdiv(inner, BLOCK))
-        gate_kernel[grid](gate_up, out, inner, BLOCK, **chained(out.device))
+        x, eps = (gate_up, 0.0) if unscaled is None else (unscaled.x, unscaled.eps)
+        width = x.shape[1]
+        gate_kernel[(tokens, triton.cdiv(inner, BLOCK))](
+            gate_up, x, x.stride(0), eps, out, inner, width, triton.next_power_of_2(width), BLOCK,
+            SCALED=unscaled is not None, **chained(out.device),
+        )  # fmt: skip
     return out

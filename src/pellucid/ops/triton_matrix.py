@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from pellucid.ops.triton_embedding import rows
 from pellucid.ops.triton_gate import gated
 from pellucid.ops.triton_matmul import gated_product, product
-from pellucid.ops.triton_norm import rms_norm
+from pellucid.ops.triton_norm import NormedRows, rms_norm
 from pellucid.ops.triton_tiles import tile_for
 
 
@@ -64,6 +64,12 @@ class TritonGated:
         out = torch.empty((len(x), len(self.weight) // 2), dtype=x.dtype, device=x.device)
         gated_product(x, self.weight, out, norm=norm, eps=eps)
         return out
+
+    def of(self, rows: NormedRows) -> torch.Tensor:
+        """`normed`, of rows that may be weighted already."""
+        if rows.weighted is None:
+            return self.normed(rows.x, rows.norm, rows.eps)
+        return gated(F.linear(rows.weighted, self.weight), rows)
 
 
 class TritonVocabulary:

@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
 
 from pellucid.triton_launch import announce, await_input, chained
+
+
+class NormedRows(NamedTuple):
+    """Rows ``x`` [T, K] that a product takes through RMSNorm.
+
+    ``weighted`` [T, K]: ``x`` times ``norm``, if the product before has made that on its way. RMSNorm is the same but
+    for a factor of each row, which the product's numbers can be multiplied by as well.
+    """
+
+    x: torch.Tensor
+    norm: torch.Tensor
+    eps: float
+    weighted: torch.Tensor | None = None
+
+
+@triton.jit
+def factor(x, eps, K: tl.constexpr):
+    """What RMSNorm multiplies ``x`` by: a row of K numbers, zeros behind them."""
+    wide = x.to(tl.float32)
+    return tl.rsqrt(tl.sum(wide * wide, 0) / K + eps)
+
+
+@triton.jit
+def factor_at(row, eps, K: tl.constexpr, WIDTH: tl.constexpr):
+    """The same, of the row that begins at ``row``."""
+    k = tl.arange(0, WIDTH)
+    return factor(tl.load(row + k, mask=k < K, other=0.0), eps, K)
 
 
 @triton.jit
@@ -27,9 +56,7 @@ def norm_kernel(
     await_input(PDL)
     source = x + row // heads * token_stride + row % heads * head_stride
     values = tl.load(source + k, mask=k < K, other=0.0)
-    wide = values.to(tl.float32)
-    scale = tl.rsqrt(tl.sum(wide * wide, 0) / K + eps)
-    tl.store(out + row * K + k, normed(values, scale, g), mask=k < K)
+    tl.store(out + row * K + k, normed(values, factor(values, eps, K), g), mask=k < K)
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

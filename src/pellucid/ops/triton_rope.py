@@ -15,7 +15,7 @@ import triton.language as tl
 
 from pellucid.ops.base import Heads
 from pellucid.ops.triton_matmul import ahead, multiplied, prepared
-from pellucid.ops.triton_norm import normed
+from pellucid.ops.triton_norm import NormedRows, factor_at, normed
 from pellucid.triton_launch import announce, await_input, chained
 
 HEADS = 8
@@ -100,10 +100,14 @@ def weights(q_norm, k_norm, query, i, mask):
 
 @triton.jit
 def rotate_kernel(
-    heads, stride, q_norm, k_norm, eps, cos, sin, k_pool, v_pool, slots, QUERIES: tl.constexpr, KEYS: tl.constexpr,
-    DIM: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr,
+    heads, stride, x, x_stride, x_eps, bias, q_norm, k_norm, eps, cos, sin, k_pool, v_pool, slots,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr,
+    K: tl.constexpr, ROW: tl.constexpr, SCALED: tl.constexpr, BIAS: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """HEADS heads of one token, from a product that is there: queries stay in place."""
+    """HEADS heads of one token, from a product that is there: queries stay in place.
+
+    If SCALED, all are first multiplied by the factor of the token's row of ``x``, and then have their ``bias`` added.
+    """
     TURNS: tl.constexpr = DIM // 2
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)[:, None]
@@ -113,10 +117,18 @@ def rotate_kernel(
     if NORM:
         g_first = weights(q_norm, k_norm, head < QUERIES, i, i < TURNS)
         g_second = weights(q_norm, k_norm, head < QUERIES, i + TURNS, i < TURNS)
+    if BIAS:
+        b_first = tl.load(bias + head * DIM + i, mask=mask, other=0.0)
+        b_second = tl.load(bias + head * DIM + i + TURNS, mask=mask, other=0.0)
     await_input(PDL)
     announce(PDL)
     source = heads + token * stride + head * DIM + i
     first, second = tl.load(source, mask=mask, other=0.0), tl.load(source + TURNS, mask=mask, other=0.0)
+    if SCALED:
+        scale = factor_at(x + token * x_stride, x_eps, K, ROW)
+        first, second = first.to(tl.float32) * scale, second.to(tl.float32) * scale
+    if BIAS:
+        first, second = first + b_first.to(tl.float32), second + b_second.to(tl.float32)
     if NORM:
         a, b = first.to(tl.float32), second.to(tl.float32)
         scale = tl.rsqrt(tl.sum(a * a + b * b, 1) / DIM + eps)[:, None]
@@ -129,7 +141,10 @@ def rotate_kernel(
     slot = token
     if KEYS:
         slot = tl.load(slots + token)
-    put(first, second, token, slot, head, i, mask, heads, stride, k_pool, v_pool, QUERIES, KEYS, DIM)
+    put(
+        first.to(heads.dtype.element_ty), second.to(heads.dtype.element_ty), token, slot, head, i, mask, heads, stride,
+        k_pool, v_pool, QUERIES, KEYS, DIM,
+    )  # fmt: skip
 
 
 def rotated_product(
@@ -164,17 +179,25 @@ def rotate(
     eps: float = 0.0,
     pools: tuple[torch.Tensor, torch.Tensor] | None = None,
     slots: torch.Tensor | None = None,
+    unscaled: NormedRows | None = None,
+    bias: torch.Tensor | None = None,
 ) -> None:
     """Norm (``norms`` of queries and keys) and turn the heads of ``packed`` [T, (H + 2 Hkv) · D].
 
     Queries are turned in place; keys, and values as they are, go to ``slots`` of ``pools``, if there are any.
+    ``unscaled``: the rows, if ``packed`` is the product of them only weighted, without its ``bias``; before all else
+    their factors are made up for, and it.
     """
     if not len(packed):
         return
     q_norm, k_norm = norms or (cos, cos)
     k_pool, v_pool = pools or (packed, packed)
+    x, x_eps = (packed, 0.0) if unscaled is None else (unscaled.x, unscaled.eps)
+    width = x.shape[1]
     grid = (len(packed), triton.cdiv(heads.queries + 2 * heads.keys, HEADS))
     rotate_kernel[grid](
-        packed, packed.stride(0), q_norm, k_norm, eps, cos, sin, k_pool, v_pool, packed if slots is None else slots,
-        *heads, HEADS, triton.next_power_of_2(heads.dim // 2), NORM=norms is not None, **chained(packed.device),
+        packed, packed.stride(0), x, x.stride(0), x_eps, packed if bias is None else bias, q_norm, k_norm, eps,
+        cos, sin, k_pool, v_pool, packed if slots is None else slots, *heads, HEADS,
+        triton.next_power_of_2(heads.dim // 2), width, triton.next_power_of_2(width), SCALED=unscaled is not None,
+        BIAS=bias is not None, NORM=norms is not None, **chained(packed.device),
     )  # fmt: skip
