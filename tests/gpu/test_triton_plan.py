@@ -67,7 +67,8 @@ def planned(rows: Rows, slots: int, tile: int = TILE) -> list[Part]:
     tokens, contexts = zip(*rows, strict=True)
     mixed, programs, kv_heads = set(tokens) != {1}, max(slots, len(rows)), 2
     starts = list(accumulate(tokens, initial=0)) if mixed else [UNWRITTEN] * (len(rows) + 1)
-    parts = torch.full((programs + 1, FIELDS.value), UNWRITTEN, dtype=torch.int32, device=DEVICE)
+    most = programs + MOST_PARTS * len(rows)
+    parts = torch.full((most, FIELDS.value), UNWRITTEN, dtype=torch.int32, device=DEVICE)
     arrived = torch.full((kv_heads * programs + 1,), UNWRITTEN, dtype=torch.int32, device=DEVICE)
     plan_kernel[(len(rows),)](
         parts, arrived, torch.tensor(contexts, dtype=torch.int32, device=DEVICE),
@@ -76,8 +77,8 @@ def planned(rows: Rows, slots: int, tile: int = TILE) -> list[Part]:
         **chained(DEVICE),
     )  # fmt: skip
     assert arrived.tolist() == [0] * (kv_heads * programs) + [UNWRITTEN]
-    assert parts[-1].tolist() == [UNWRITTEN] * FIELDS.value
-    return read(parts[:-1])
+    assert (parts[programs:] == UNWRITTEN).all()
+    return read(parts[:programs])
 
 
 def read(parts: torch.Tensor) -> list[Part]:
