@@ -14,10 +14,12 @@ from paged_steps import LAYER, LAYERS, Sizes, expected, make_step, verify
 
 from model_free import examples
 from pellucid.attention import triton as triton_attention
-from pellucid.attention.triton import LEAST_PART, MOST_PARTS, UNIT, TritonAttention, decode_tile, processors
+from pellucid.attention.triton import LEAST_PART, MOST_PARTS, TritonAttention, decode_tile, processors
 from pellucid.attention.triton_plan import FIELDS, TILE, plan_kernel
 from pellucid.triton_launch import chained
 
+UNIT = 16
+"""Keys in what parts are measured in, where nothing else is said."""
 UNWRITTEN = 2**30
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -34,35 +36,35 @@ class Part(NamedTuple):
     count: int
 
 
-def number(context: int, span: int) -> int:
+def number(context: int, span: int, unit: int) -> int:
     """Parts of ``context`` keys, none longer than ``span`` units."""
-    return max(1, -(-context // (span * UNIT)))
+    return max(1, -(-context // (span * unit)))
 
 
-def shortest(contexts: list[int], slots: int) -> int:
+def shortest(contexts: list[int], slots: int, unit: int) -> int:
     """The first span, in units, that leaves no more parts than slots, or one each if those are fewer than contexts."""
-    for span in count(LEAST_PART // UNIT):
-        numbers = [number(context, span) for context in contexts]
+    for span in count(LEAST_PART // unit):
+        numbers = [number(context, span, unit) for context in contexts]
         if sum(numbers) <= max(slots, len(contexts)) and max(numbers, default=1) <= MOST_PARTS:
             return span
     raise AssertionError
 
 
-def plain_plan(rows: Rows, slots: int) -> list[Part]:
+def plain_plan(rows: Rows, slots: int, unit: int = UNIT) -> list[Part]:
     decoding = [(row, context) for row, (tokens, context) in enumerate(rows) if tokens == 1]
-    span = shortest([context for _, context in decoding], slots)
+    span = shortest([context for _, context in decoding], slots, unit)
     starts = list(accumulate((tokens for tokens, _ in rows), initial=0))
     parts: list[Part] = []
     for row, context in decoding:
-        own = number(context, span)
-        each = UNIT * -(-context // (own * UNIT))
+        own = number(context, span, unit)
+        each = unit * -(-context // (own * unit))
         begins = [each * part for part in range(own)]
         first = len(parts)
         parts += [Part(row, starts[row], begin, min(begin + each, context), first, own) for begin in begins]
     return parts
 
 
-def planned(rows: Rows, slots: int, tile: int = TILE) -> list[Part]:
+def planned(rows: Rows, slots: int, unit: int = UNIT, tile: int = TILE) -> list[Part]:
     """What the kernel makes: it has set all of ``arrived`` to 0, and written nothing behind the last program."""
     tokens, contexts = zip(*rows, strict=True)
     mixed, programs, kv_heads = set(tokens) != {1}, max(slots, len(rows)), 2
@@ -73,7 +75,7 @@ def planned(rows: Rows, slots: int, tile: int = TILE) -> list[Part]:
     plan_kernel[(len(rows),)](
         parts, arrived, torch.tensor(contexts, dtype=torch.int32, device=DEVICE),
         torch.tensor(starts, dtype=torch.int32, device=DEVICE), len(rows), int(mixed), slots, programs,
-        kv_heads * programs, LEAST=LEAST_PART // UNIT, MOST=MOST_PARTS, UNIT=UNIT, FIELDS=FIELDS.value, TILE=tile,
+        kv_heads * programs, LEAST=LEAST_PART // unit, MOST=MOST_PARTS, UNIT=unit, FIELDS=FIELDS.value, TILE=tile,
         **chained(DEVICE),
     )  # fmt: skip
     assert arrived.tolist() == [0] * (kv_heads * programs) + [UNWRITTEN]
@@ -89,7 +91,7 @@ def read(parts: torch.Tensor) -> list[Part]:
     return taken
 
 
-def check(rows: Rows, slots: int, parts: list[Part]) -> None:
+def check(rows: Rows, slots: int, parts: list[Part], unit: int = UNIT) -> None:
     """What is promised of any plan, whatever the span."""
     decoding = [row for row, (tokens, _) in enumerate(rows) if tokens == 1]
     starts = list(accumulate((tokens for tokens, _ in rows), initial=0))
@@ -102,7 +104,7 @@ def check(rows: Rows, slots: int, parts: list[Part]) -> None:
         assert {part[4:] for part in own} == {(place, len(own))}
         assert {part.token for part in own} == {starts[row]}
         assert [part.begin for part in own] + [context] == [0] + [part.end for part in own]
-        assert not any(part.begin % UNIT for part in own)
+        assert not any(part.begin % unit for part in own)
         assert all(lengths) or (context == 0 and len(own) == 1)
         assert len(set(lengths[:-1])) <= 1
         assert lengths[-1] <= lengths[0]
@@ -145,12 +147,17 @@ MIXED = st.lists(st.tuples(st.sampled_from([0, 1, 1, 2, 7]), CONTEXTS), min_size
 
 
 @examples(25)
-@given(rows=DECODING | MIXED, slots=st.integers(1, 9) | st.integers(10, 300), tile=st.sampled_from([4, TILE]))
-def test_any_contexts(rows: Rows, slots: int, tile: int) -> None:
+@given(
+    rows=DECODING | MIXED,
+    slots=st.integers(1, 9) | st.integers(10, 300),
+    unit=st.sampled_from([16, 32]),
+    tile=st.sampled_from([4, TILE]),
+)
+def test_any_contexts(rows: Rows, slots: int, unit: int, tile: int) -> None:
     """Also with so small a tile that these are many requests."""
-    parts = planned(rows, slots, tile)
-    check(rows, slots, parts)
-    assert parts == plain_plan(rows, slots)
+    parts = planned(rows, slots, unit, tile)
+    check(rows, slots, parts, unit)
+    assert parts == plain_plan(rows, slots, unit)
 
 
 def test_more_requests_than_are_looked_at_together(draw: torch.Generator) -> None:
@@ -174,10 +181,11 @@ def test_the_longest_contexts() -> None:
 @pytest.mark.parametrize("rows", [[(1, 700), (1, 40)], [(1, 700), (3, 50), (1, 40)]], ids=["decoding", "mixed"])
 def test_a_plan_of_a_step(rows: Rows, draw: torch.Generator) -> None:
     step = make_step(rows, Sizes(6, 3), torch.float32, DEVICE, draw)
-    slots = processors(DEVICE) * decode_tile(2, 16, torch.float32).programs // 3
+    tile = decode_tile(2, 16, torch.float32)
+    slots = processors(DEVICE) * tile.programs // 3
     plan = TritonAttention().plan(step.q, step.kv, step.layout)
     assert len(plan.parts) == slots
-    assert read(plan.parts) == plain_plan(rows, slots)
+    assert read(plan.parts) == plain_plan(rows, slots, tile.keys)
     assert plan.arrived.tolist() == [0] * (3 * slots)
     assert plan.weights.shape == (3 * slots, 2)
     assert plan.sums.shape == (3 * slots, 2, 16)
@@ -210,3 +218,12 @@ def test_any_number_of_parts_has_the_same_result(
         backend.attend(LAYER, step.q, step.kv, step.layout, out, plan)
         verify(out, right, size)
         assert not plan.arrived.any()
+
+
+@pytest.mark.parametrize("dim", [16, 64, 128, 256])
+def test_parts_are_whole_tiles(draw: torch.Generator, dtype: torch.dtype, dim: int) -> None:
+    """A tile that begins amid a block must not run over its end: the next block of the request lies elsewhere."""
+    for block_size in (32, 64):
+        step = make_step([(1, 80), (1, 81), (1, 150)], Sizes(2, 1, dim, block_size), dtype, DEVICE, draw)
+        right, size, _ = expected(step)
+        verify(TritonAttention().forward(LAYER, step.q, step.k, step.v, step.kv, step.layout), right, size)

@@ -93,7 +93,10 @@ def attend_part(
     BLOCK_SIZE: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
     UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """What `attend_keys` makes of the keys ``first .. limit - 1``: sums, peak and total. Those behind stay unread."""
+    """What `attend_keys` makes of the keys ``first .. limit - 1``: sums, peak and total. Those behind stay unread.
+
+    ``first`` is a multiple of KEYS: a tile that began elsewhere would run over the end of its block.
+    """
     keys, dims = tl.arange(0, KEYS), tl.arange(0, PADDED_DIM)
     inner = head * HEAD_DIM + dims[None, :]
     if BLOCK_SIZE % KEYS == 0:

@@ -78,7 +78,8 @@ def plan_kernel(
 ):  # fmt: skip
     """Grid (requests,): each writes the parts of its context to ``parts`` [programs, FIELDS] int32, behind those of the
     requests before it; the last one marks what is left there, and sets ``arrived`` [counters] int32 to 0. The parts of
-    a context have as many units each, and no more than so many parts need; the last may have fewer.
+    a context have as many units of UNIT keys (a tile of `decode_kernel`) each, and no more than so many parts need; the
+    last may have fewer.
 
     If ``mixed``, requests that compute another number of tokens than one get no part; otherwise the token of request r
     is token r.
