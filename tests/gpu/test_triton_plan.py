@@ -169,6 +169,11 @@ def test_more_requests_than_are_looked_at_together(draw: torch.Generator) -> Non
     assert len(parts) > len(rows)
 
 
+def test_contexts_looked_at_before_the_last_ones_count_too() -> None:
+    rows = [(1, 3000)] * 5
+    assert planned(rows, 40, tile=4) == plain_plan(rows, 40)
+
+
 def test_the_longest_contexts() -> None:
     """A million tokens: as many parts as may be, and with few slots fewer."""
     rows = [(1, 2**20), (1, 2**20 - 17), (1, 5)]

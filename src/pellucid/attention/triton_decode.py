@@ -47,9 +47,9 @@ def combine(
     peak = tl.full([PADDED_GROUP], float("-inf"), tl.float32)
     total = tl.zeros([PADDED_GROUP], tl.float32)
     for start in range(0, used, AT_ONCE):
-        splits = start + tl.arange(0, AT_ONCE)
-        mine = (first + splits)[:, None] * GROUP + members[None, :]
-        there = splits < used
+        results = start + tl.arange(0, AT_ONCE)
+        mine = (first + results)[:, None] * GROUP + members[None, :]
+        there = results < used
         weight = tl.load(weights + mine, mask=there[:, None], other=float("-inf"), cache_modifier=".cg")
         real = there[:, None, None] & (dims < HEAD_DIM)[None, None, :]
         place = mine[:, :, None] * HEAD_DIM + dims[None, None, :]
