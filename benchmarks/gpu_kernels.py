@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 from bandwidth import wait_for
 
 GROUPS = (
-    ("attention", r"attend|attention|attn|flash|decode_kernel|prefill_kernel|write_kernel"),
+    ("attention", r"attend|attention|attn|flash|plan_kernel|decode_kernel|prefill_kernel|write_kernel"),
     ("sampling", r"sampl|choose|search|keep_likely|noise|argmax|topk|sort|scan|softmax"),
     ("products", r"product|gated_kernel|gemm|gemv|matmul|cutlass|cublas|nvjet|splitk|addmm|::mm|::linear"),
     ("norms, rope and gates", r"norm|rope|rotat|angles_kernel|silu|gate_kernel|residual"),

@@ -206,6 +206,7 @@ def test_shapes_are_those_of_the_models(shape: str, weights: int) -> None:
     ("kernel", "group"),
     [
         ("decode_kernel", "attention"),
+        ("plan_kernel", "attention"),
         ("rotated_product_kernel", "products"),
         ("nvjet_tst_128x64_64x12_v_bz_coopB_TNT", "products"),
         ("gate_kernel", "norms, rope and gates"),

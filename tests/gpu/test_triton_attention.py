@@ -72,7 +72,7 @@ def test_sizes_of_heads(backend: TritonAttention, device: torch.device, draw: to
     check(backend, make_step(MIX, Sizes(4, 2, dim), torch.float32, device, draw))
 
 
-def test_decoding_at_every_edge_of_blocks_tiles_and_splits(
+def test_decoding_at_every_edge_of_blocks_tiles_and_parts(
     backend: TritonAttention, dtype: torch.dtype, device: torch.device, draw: torch.Generator
 ) -> None:
     edges = [e + d for e in (8, 16, 32, LEAST_PART, 2 * LEAST_PART, 5 * LEAST_PART) for d in (-1, 0, 1)]
@@ -83,7 +83,7 @@ def test_decoding_at_every_edge_of_blocks_tiles_and_splits(
 def test_few_requests_with_long_contexts(
     backend: TritonAttention, dtype: torch.dtype, device: torch.device, draw: torch.Generator
 ) -> None:
-    """As many splits as there are tiles, then other numbers of them, with what the steps before left behind."""
+    """Many parts of one context, then other numbers of them, with what the steps before left behind."""
     for rows in ([(1, 1100)], [(1, 700), (1, 90)], [(1, 1)], [(1, 1100), (2, 80)]):
         check(backend, make_step(rows, Sizes(4, 1), dtype, device, draw))
 

@@ -23,11 +23,9 @@ from pellucid.triton_launch import INTERPRETED, chained, upcast
 MOST_HEAD_DIM = 256
 MOST_GROUP = 64
 LEAST_PART = 64
-"""Keys: a part of a context has no fewer, if it is not the last. Shorter ones would cost more in putting together than
-they save."""
+"""Keys: a context of no more is one part; in longer ones every part but the last has more than half of them. Shorter
+parts would cost more in putting together than they save."""
 MOST_PARTS = 64
-UNIT = 16
-"""Keys: parts begin at multiples of them."""
 
 
 class Tile(NamedTuple):
@@ -102,7 +100,8 @@ class TritonAttention(AttentionBackend):
         """Share out the contexts of a step, for `attend` in all layers; ``q`` is as there, and may be of any layer."""
         kv_heads, dim = kv.layer(0)[0].shape[2:]
         requests, group = len(layout.context_lens), q.shape[1] // kv_heads
-        slots = processors(q.device) * decode_tile(group, padded(dim), q.dtype).programs // kv_heads
+        tile = decode_tile(group, padded(dim), q.dtype)
+        slots = max(1, processors(q.device) * tile.programs // kv_heads)
         programs = max(slots, requests)
         every = kv_heads * programs
         plan = Plan(
@@ -113,8 +112,8 @@ class TritonAttention(AttentionBackend):
         )
         plan_kernel[(requests,)](
             plan.parts, plan.arrived, layout.context_lens, layout.query_start, requests, int(is_mixed(q, layout)),
-            slots, programs, every, LEAST=LEAST_PART // UNIT, MOST=MOST_PARTS, UNIT=UNIT, FIELDS=FIELDS.value,
-            TILE=TILE, **chained(q.device),
+            slots, programs, every, LEAST=LEAST_PART // tile.keys, MOST=MOST_PARTS, UNIT=tile.keys,
+            FIELDS=FIELDS.value, TILE=TILE, **chained(q.device),
         )  # fmt: skip
         return plan
 

@@ -47,9 +47,9 @@ def combine(
     peak = tl.full([PADDED_GROUP], float("-inf"), tl.float32)
     total = tl.zeros([PADDED_GROUP], tl.float32)
     for start in range(0, used, AT_ONCE):
-        splits = start + tl.arange(0, AT_ONCE)
-        mine = (first + splits)[:, None] * GROUP + members[None, :]
-        there = splits < used
+        results = start + tl.arange(0, AT_ONCE)
+        mine = (first + results)[:, None] * GROUP + members[None, :]
+        there = results < used
         weight = tl.load(weights + mine, mask=there[:, None], other=float("-inf"), cache_modifier=".cg")
         real = there[:, None, None] & (dims < HEAD_DIM)[None, None, :]
         place = mine[:, :, None] * HEAD_DIM + dims[None, None, :]
@@ -93,7 +93,10 @@ def attend_part(
     BLOCK_SIZE: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
     UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """What `attend_keys` makes of the keys ``first .. limit - 1``: sums, peak and total. Those behind stay unread."""
+    """What `attend_keys` makes of the keys ``first .. limit - 1``: sums, peak and total. Those behind stay unread.
+
+    ``first`` is a multiple of KEYS: a tile that began elsewhere would run over the end of its block.
+    """
     keys, dims = tl.arange(0, KEYS), tl.arange(0, PADDED_DIM)
     inner = head * HEAD_DIM + dims[None, :]
     if BLOCK_SIZE % KEYS == 0:

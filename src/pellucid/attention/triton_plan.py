@@ -33,22 +33,13 @@ def parts_of(units, decodes, span):
 
 
 @triton.jit
-def even_parts_of(units, decodes, span):
-    """The same when the parts of a context are as long as each other, and so perhaps fewer."""
-    return parts_of(units, decodes, tl.maximum(tl.cdiv(units, parts_of(units, True, span)), 1))
-
-
-@triton.jit
-def count_parts(
-    context_lens, query_start, requests, mixed, span, before, EVEN: tl.constexpr, UNIT: tl.constexpr, TILE: tl.constexpr
-):
+def count_parts(context_lens, query_start, requests, mixed, span, before, UNIT: tl.constexpr, TILE: tl.constexpr):
     """Parts of the contexts of all requests before ``before``."""
     count = 0
     for start in range(0, before, TILE):
         row = start + tl.arange(0, TILE)
         units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
-        decodes &= row < before
-        count += tl.sum(even_parts_of(units, decodes, span) if EVEN else parts_of(units, decodes, span), 0)
+        count += tl.sum(parts_of(units, decodes & (row < before), span), 0)
     return count
 
 
@@ -57,8 +48,8 @@ def shortest_span(
     context_lens, query_start, requests, mixed, slots, LEAST: tl.constexpr, MOST: tl.constexpr, UNIT: tl.constexpr,
     TILE: tl.constexpr,
 ):  # fmt: skip
-    """Units in a part, so that there are no more than ``slots`` parts, or, if there are fewer slots than requests, one
-    part a context; none shorter than LEAST units, and no context in more than MOST parts."""
+    """The fewest units, at least LEAST, with which there are no more than ``slots`` parts, or, if there are fewer slots
+    than requests that decode, one part a context; and no context has more than MOST parts."""
     longest, everything = 0, 0
     for start in range(0, requests, TILE):
         row = start + tl.arange(0, TILE)
@@ -67,11 +58,11 @@ def shortest_span(
         everything += tl.sum(units, 0)
     low = tl.maximum(tl.maximum(LEAST, tl.cdiv(longest, MOST)), tl.cdiv(everything, slots))
     high = tl.maximum(low, longest)
-    if slots > requests:  # each context's last part may be shorter: with so few more slots less, all fit for certain
+    if slots > requests:  # each context's last part may be shorter: with a slot less for each, all fit for certain
         high = tl.maximum(low, tl.minimum(high, tl.cdiv(everything, slots - requests)))
     while low < high:
         middle = (low + high) // 2
-        fits = count_parts(context_lens, query_start, requests, mixed, middle, requests, False, UNIT, TILE) <= slots
+        fits = count_parts(context_lens, query_start, requests, mixed, middle, requests, UNIT, TILE) <= slots
         high = tl.where(fits, middle, high)
         low = tl.where(fits, low, middle + 1)
     return low
@@ -86,7 +77,9 @@ def plan_kernel(
     MOST: tl.constexpr, UNIT: tl.constexpr, FIELDS: tl.constexpr, TILE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Grid (requests,): each writes the parts of its context to ``parts`` [programs, FIELDS] int32, behind those of the
-    requests before it; the last one marks what is left there, and sets ``arrived`` [counters] int32 to 0.
+    requests before it; the last one marks what is left there, and sets ``arrived`` [counters] int32 to 0. The parts of
+    a context have as many units of UNIT keys (a tile of `decode_kernel`) each, and no more than so many parts need; the
+    last may have fewer.
 
     If ``mixed``, requests that compute another number of tokens than one get no part; otherwise the token of request r
     is token r.
@@ -95,9 +88,9 @@ def plan_kernel(
     await_input(PDL)
     row = tl.program_id(0)
     span = shortest_span(context_lens, query_start, requests, mixed, slots, LEAST, MOST, UNIT, TILE)
-    first = count_parts(context_lens, query_start, requests, mixed, span, row, True, UNIT, TILE)
+    first = count_parts(context_lens, query_start, requests, mixed, span, row, UNIT, TILE)
     units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
-    count = even_parts_of(units, decodes, span)
+    count = parts_of(units, decodes, span)
     each = tl.maximum(tl.cdiv(units, tl.maximum(count, 1)), 1)
     context = tl.load(context_lens + row)
     token = row

@@ -1,0 +1,234 @@
+"""The plan of a step's decoding, beside one made in plain Python that tries one span after the other."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import accumulate, count, groupby
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from paged_steps import LAYER, LAYERS, Sizes, expected, make_step, verify
+
+from model_free import examples
+from pellucid.attention import triton as triton_attention
+from pellucid.attention.triton import LEAST_PART, MOST_PARTS, TritonAttention, decode_tile, processors
+from pellucid.attention.triton_plan import FIELDS, TILE, plan_kernel
+from pellucid.triton_launch import chained
+
+UNIT = 16
+"""Keys in what parts are measured in, where nothing else is said."""
+UNWRITTEN = 2**30
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+Rows = list[tuple[int, int]]
+"""(tokens computed, context after them) of each request."""
+
+
+class Part(NamedTuple):
+    request: int
+    token: int
+    begin: int
+    end: int
+    first: int
+    count: int
+
+
+def number(context: int, span: int, unit: int) -> int:
+    """Parts of ``context`` keys, none longer than ``span`` units."""
+    return max(1, -(-context // (span * unit)))
+
+
+def shortest(contexts: list[int], slots: int, unit: int) -> int:
+    """The first span, in units, that leaves no more parts than slots, or one each if those are fewer than contexts."""
+    for span in count(LEAST_PART // unit):
+        numbers = [number(context, span, unit) for context in contexts]
+        if sum(numbers) <= max(slots, len(contexts)) and max(numbers, default=1) <= MOST_PARTS:
+            return span
+    raise AssertionError
+
+
+def plain_plan(rows: Rows, slots: int, unit: int = UNIT) -> list[Part]:
+    decoding = [(row, context) for row, (tokens, context) in enumerate(rows) if tokens == 1]
+    span = shortest([context for _, context in decoding], slots, unit)
+    starts = list(accumulate((tokens for tokens, _ in rows), initial=0))
+    parts: list[Part] = []
+    for row, context in decoding:
+        own = number(context, span, unit)
+        each = unit * -(-context // (own * unit))
+        begins = [each * part for part in range(own)]
+        first = len(parts)
+        parts += [Part(row, starts[row], begin, min(begin + each, context), first, own) for begin in begins]
+    return parts
+
+
+def planned(rows: Rows, slots: int, unit: int = UNIT, tile: int = TILE) -> list[Part]:
+    """What the kernel makes: it has set all of ``arrived`` to 0, and written nothing behind the last program."""
+    tokens, contexts = zip(*rows, strict=True)
+    mixed, programs, kv_heads = set(tokens) != {1}, max(slots, len(rows)), 2
+    starts = list(accumulate(tokens, initial=0)) if mixed else [UNWRITTEN] * (len(rows) + 1)
+    most = programs + MOST_PARTS * len(rows)
+    parts = torch.full((most, FIELDS.value), UNWRITTEN, dtype=torch.int32, device=DEVICE)
+    arrived = torch.full((kv_heads * programs + 1,), UNWRITTEN, dtype=torch.int32, device=DEVICE)
+    plan_kernel[(len(rows),)](
+        parts, arrived, torch.tensor(contexts, dtype=torch.int32, device=DEVICE),
+        torch.tensor(starts, dtype=torch.int32, device=DEVICE), len(rows), int(mixed), slots, programs,
+        kv_heads * programs, LEAST=LEAST_PART // unit, MOST=MOST_PARTS, UNIT=unit, FIELDS=FIELDS.value, TILE=tile,
+        **chained(DEVICE),
+    )  # fmt: skip
+    assert arrived.tolist() == [0] * (kv_heads * programs) + [UNWRITTEN]
+    assert (parts[programs:] == UNWRITTEN).all()
+    return read(parts[:programs])
+
+
+def read(parts: torch.Tensor) -> list[Part]:
+    """The parts there are; all programs behind them have none."""
+    words = parts.tolist()
+    taken = [Part(*part[: len(Part._fields)]) for part in words if part[0] != -1]
+    assert all(part[0] == -1 for part in words[len(taken) :])
+    return taken
+
+
+def check(rows: Rows, slots: int, parts: list[Part], unit: int = UNIT) -> None:
+    """What is promised of any plan, whatever the span."""
+    decoding = [row for row, (tokens, _) in enumerate(rows) if tokens == 1]
+    starts = list(accumulate((tokens for tokens, _ in rows), initial=0))
+    assert len(parts) <= max(slots, len(decoding))
+    contexts = [(row, list(own)) for row, own in groupby(parts, lambda part: part.request)]
+    assert [row for row, _ in contexts] == decoding
+    place = 0
+    for row, own in contexts:
+        context, lengths = rows[row][1], [part.end - part.begin for part in own]
+        assert {part[4:] for part in own} == {(place, len(own))}
+        assert {part.token for part in own} == {starts[row]}
+        assert [part.begin for part in own] + [context] == [0] + [part.end for part in own]
+        assert not any(part.begin % unit for part in own)
+        assert all(lengths) or (context == 0 and len(own) == 1)
+        assert len(set(lengths[:-1])) <= 1
+        assert lengths[-1] <= lengths[0]
+        assert len(own) <= MOST_PARTS
+        assert len(own) == 1 or (context > LEAST_PART and lengths[0] > LEAST_PART // 2)
+        place += len(own)
+
+
+@pytest.mark.parametrize(
+    ("rows", "slots", "parts"),
+    [
+        ([(1, 0)], 3, [(0, 0, 0, 0, 0, 1)]),
+        ([(1, 1)], 3, [(0, 0, 0, 1, 0, 1)]),
+        ([(1, 64)], 3, [(0, 0, 0, 64, 0, 1)]),
+        ([(1, 65)], 3, [(0, 0, 0, 48, 0, 2), (0, 0, 48, 65, 0, 2)]),
+        ([(1, 500)], 1, [(0, 0, 0, 500, 0, 1)]),
+        ([(1, 500)], 2, [(0, 0, 0, 256, 0, 2), (0, 0, 256, 500, 0, 2)]),
+        (
+            [(1, 160), (1, 0), (1, 33)],  # 10, 0 and 3 units: spans of 4 would make 5 parts
+            4,
+            [(0, 0, 0, 80, 0, 2), (0, 0, 80, 160, 0, 2), (1, 1, 0, 0, 2, 1), (2, 2, 0, 33, 3, 1)],
+        ),
+        ([(1, 900), (1, 33)], 1, [(0, 0, 0, 900, 0, 1), (1, 1, 0, 33, 1, 1)]),
+        ([(3, 900), (0, 0), (7, 7)], 9, []),
+        (
+            [(3, 900), (1, 33), (0, 0), (1, 160)],
+            3,
+            [(1, 3, 0, 33, 0, 1), (3, 4, 0, 80, 1, 2), (3, 4, 80, 160, 1, 2)],
+        ),
+    ],
+    ids=str,
+)
+def test_written_out(rows: Rows, slots: int, parts: list[tuple[int, ...]]) -> None:
+    assert planned(rows, slots) == [Part(*part) for part in parts] == plain_plan(rows, slots)
+
+
+CONTEXTS = st.integers(0, 3000) | st.sampled_from([0, 1, UNIT, LEAST_PART, LEAST_PART + 1, 3000])
+DECODING = st.lists(st.tuples(st.just(1), CONTEXTS), min_size=1, max_size=8)
+MIXED = st.lists(st.tuples(st.sampled_from([0, 1, 1, 2, 7]), CONTEXTS), min_size=1, max_size=8)
+
+
+@examples(25)
+@given(
+    rows=DECODING | MIXED,
+    slots=st.integers(1, 9) | st.integers(10, 300),
+    unit=st.sampled_from([16, 32]),
+    tile=st.sampled_from([4, TILE]),
+)
+def test_any_contexts(rows: Rows, slots: int, unit: int, tile: int) -> None:
+    """Also with so small a tile that these are many requests."""
+    parts = planned(rows, slots, unit, tile)
+    check(rows, slots, parts, unit)
+    assert parts == plain_plan(rows, slots, unit)
+
+
+def test_more_requests_than_are_looked_at_together(draw: torch.Generator) -> None:
+    contexts = torch.randint(0, 300, (TILE + 4,), generator=draw).tolist()
+    rows = [(2 if row % 50 == 7 else 1, context) for row, context in enumerate(contexts)]
+    parts = planned(rows, 1500)
+    check(rows, 1500, parts)
+    assert parts == plain_plan(rows, 1500)
+    assert len(parts) > len(rows)
+
+
+def test_contexts_looked_at_before_the_last_ones_count_too() -> None:
+    rows = [(1, 3000)] * 5
+    assert planned(rows, 40, tile=4) == plain_plan(rows, 40)
+
+
+def test_the_longest_contexts() -> None:
+    """A million tokens: as many parts as may be, and with few slots fewer."""
+    rows = [(1, 2**20), (1, 2**20 - 17), (1, 5)]
+    for slots in (1056, 20):
+        parts = planned(rows, slots)
+        check(rows, slots, parts)
+        assert parts == plain_plan(rows, slots)
+
+
+@pytest.mark.parametrize("rows", [[(1, 700), (1, 40)], [(1, 700), (3, 50), (1, 40)]], ids=["decoding", "mixed"])
+def test_a_plan_of_a_step(rows: Rows, draw: torch.Generator) -> None:
+    step = make_step(rows, Sizes(6, 3), torch.float32, DEVICE, draw)
+    tile = decode_tile(2, 16, torch.float32)
+    slots = processors(DEVICE) * tile.programs // 3
+    plan = TritonAttention().plan(step.q, step.kv, step.layout)
+    assert len(plan.parts) == slots
+    assert read(plan.parts) == plain_plan(rows, slots, tile.keys)
+    assert plan.arrived.tolist() == [0] * (3 * slots)
+    assert plan.weights.shape == (3 * slots, 2)
+    assert plan.sums.shape == (3 * slots, 2, 16)
+
+
+def test_more_kv_heads_than_room_for_programs(monkeypatch: pytest.MonkeyPatch, draw: torch.Generator) -> None:
+    monkeypatch.setattr(triton_attention, "processors", lambda device: 1)
+    rows = [(1, 700), (1, 40)]
+    step = make_step(rows, Sizes(16, 16), torch.float32, DEVICE, draw)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)  # of a division by 0 there is no other sign in the interpreter
+        plan = TritonAttention().plan(step.q, step.kv, step.layout)
+    assert read(plan.parts) == plain_plan(rows, 1)
+
+
+@pytest.mark.parametrize("room", [1, 7, 100])
+def test_any_number_of_parts_has_the_same_result(
+    monkeypatch: pytest.MonkeyPatch, draw: torch.Generator, room: int
+) -> None:
+    """From one part a context to more than are put together at once; in layer after layer, on one plan."""
+    monkeypatch.setattr(triton_attention, "processors", lambda device: room)
+    monkeypatch.setattr(triton_attention, "decode_tile", lambda *sizes: decode_tile(*sizes)._replace(programs=1))
+    step = make_step([(1, 1300), (1, 300), (1, 1), (1, 65)], Sizes(5, 1), torch.float32, DEVICE, draw)
+    right, size, _ = expected(step)
+    backend = TritonAttention()
+    backend.write(LAYER, step.k, step.v, step.kv, step.layout)
+    plan = backend.plan(step.q, step.kv, step.layout)
+    for _ in range(LAYERS):
+        out = torch.full_like(step.q, torch.nan)
+        backend.attend(LAYER, step.q, step.kv, step.layout, out, plan)
+        verify(out, right, size)
+        assert not plan.arrived.any()
+
+
+@pytest.mark.parametrize("dim", [16, 64, 128, 256])
+def test_parts_are_whole_tiles(draw: torch.Generator, dtype: torch.dtype, dim: int) -> None:
+    """A tile that begins amid a block must not run over its end: the next block of the request lies elsewhere."""
+    for block_size in (32, 64):
+        step = make_step([(1, 80), (1, 81), (1, 150)], Sizes(2, 1, dim, block_size), dtype, DEVICE, draw)
+        right, size, _ = expected(step)
+        verify(TritonAttention().forward(LAYER, step.q, step.k, step.v, step.kv, step.layout), right, size)
