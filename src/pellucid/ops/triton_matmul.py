@@ -214,6 +214,8 @@ def product_kernel(
     w, g, w_last, g_last = ahead(norm, weight, inside, K, SHARE, ROWS, COLUMNS, FIRST, LAST, PDL)
     if BIAS:
         b = tl.load(bias + inside).to(tl.float32)[None, :]
+    if NEXT:
+        g_next = tl.load(next_norm + inside)[None, :]
     token = tl.arange(0, ROWS)
     there = out + token[:, None] * out_stride + columns[None, :]
     mask = (token < tokens)[:, None] & (columns < N)[None, :]
@@ -236,7 +238,7 @@ def product_kernel(
     tl.store(there, values, mask=mask)
     if NEXT:
         there = next_x + token[:, None] * N + columns[None, :]
-        tl.store(there, weighted(values, tl.load(next_norm + inside)[None, :]), mask=mask)
+        tl.store(there, weighted(values, g_next), mask=mask)
 
 
 @triton.jit(do_not_specialize=["tokens"])
