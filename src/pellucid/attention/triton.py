@@ -182,7 +182,7 @@ def decode_tile(group: int, padded_dim: int, dtype: torch.dtype) -> Tile:
         return Tile(rows, keys=16, warps=4, stages=3, programs=4)
     if width > 128:
         return Tile(rows, keys=32, warps=2, stages=4, programs=4)
-    return Tile(rows, keys=16, warps=1, stages=3, programs=8)
+    return Tile(rows, keys=16, warps=1, stages=3, programs=10)
 
 
 def prefill_tile(queries: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:

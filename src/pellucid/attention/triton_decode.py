@@ -133,8 +133,8 @@ def decode_kernel(
     together and sets the count back to 0. A request without context gets zeros.
     """
     head, program = tl.program_id(0), tl.program_id(1)
-    await_input(PDL)
     announce(PDL)
+    await_input(PDL)
     part = parts + program * FIELDS
     row, token, begin = tl.load(part), tl.load(part + 1), tl.load(part + 2)
     end, first, used = tl.load(part + 3), tl.load(part + 4), tl.load(part + 5)

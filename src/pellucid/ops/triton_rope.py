@@ -2,9 +2,9 @@
 
 Rotary position embedding (Su et al. 2021, arXiv:2104.09864), half-split: number i of a head turns with i + D/2.
 
-These kernels, and attention, which comes next, wait before they let the one after them start. If kernels that wait for
-attention were on the multiprocessors before it, its programs would not spread evenly: on an H200, steps of eight
-requests took half as long again with one size of tiles and not with another.
+These kernels wait before they let attention start, which comes next. If kernels that wait already were still on the
+multiprocessors then, attention's programs would not spread evenly: on an H200, a step of eight requests could take half
+as long again, with one size of tiles and not with another.
 """
 
 from __future__ import annotations
