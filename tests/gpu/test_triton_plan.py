@@ -14,7 +14,7 @@ from paged_steps import LAYER, LAYERS, Sizes, expected, make_step, verify
 
 from model_free import examples
 from pellucid.attention import triton as triton_attention
-from pellucid.attention.triton import LEAST_PART, MOST_PARTS, TritonAttention, decode_tile, processors
+from pellucid.attention.triton import LEAST_PART, MOST_PARTS, ROUNDS, TritonAttention, decode_tile, processors
 from pellucid.attention.triton_plan import FIELDS, TILE, plan_kernel
 from pellucid.triton_launch import chained
 
@@ -203,7 +203,18 @@ def test_more_kv_heads_than_room_for_programs(monkeypatch: pytest.MonkeyPatch, d
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # of a division by 0 there is no other sign in the interpreter
         plan = TritonAttention().plan(step.q, step.kv, step.layout)
-    assert read(plan.parts) == plain_plan(rows, 1)
+    assert read(plan.parts) == plain_plan(rows, len(rows) + ROUNDS)
+
+
+def test_more_requests_than_programs_at_once(monkeypatch: pytest.MonkeyPatch, draw: torch.Generator) -> None:
+    """The longest contexts are cut, as far as some rounds of programs more allow."""
+    monkeypatch.setattr(triton_attention, "processors", lambda device: 1)
+    monkeypatch.setattr(triton_attention, "decode_tile", lambda *sizes: decode_tile(*sizes)._replace(programs=2))
+    rows = [(1, 40), (1, 900), (1, 64), (1, 100)]
+    step = make_step(rows, Sizes(1, 1), torch.float32, DEVICE, draw)
+    plan = TritonAttention().plan(step.q, step.kv, step.layout)
+    assert len(plan.parts) == 4 + 2 * ROUNDS
+    assert [part.count for part in read(plan.parts)] == [1] + [7] * 7 + [1, 1]
 
 
 @pytest.mark.parametrize("room", [1, 7, 100])

@@ -26,6 +26,9 @@ LEAST_PART = 64
 """Keys: a context of no more is one part; in longer ones every part but the last has more than half of them. Shorter
 parts would cost more in putting together than they save."""
 MOST_PARTS = 64
+ROUNDS = 3
+"""Of programs more, for parts of the longest contexts, where there are more requests than programs at work at once: a
+program that came last to a long context would be at work alone."""
 
 
 class Tile(NamedTuple):
@@ -102,7 +105,7 @@ class TritonAttention(AttentionBackend):
         requests, group = len(layout.context_lens), q.shape[1] // kv_heads
         tile = decode_tile(group, padded(dim), q.dtype)
         slots = max(1, processors(q.device) * tile.programs // kv_heads)
-        programs = max(slots, requests)
+        programs = slots if requests <= slots else requests + ROUNDS * slots
         every = kv_heads * programs
         plan = Plan(
             parts=torch.empty((programs, FIELDS.value), dtype=torch.int32, device=q.device),
@@ -112,7 +115,7 @@ class TritonAttention(AttentionBackend):
         )
         plan_kernel[(requests,)](
             plan.parts, plan.arrived, layout.context_lens, layout.query_start, requests, int(is_mixed(q, layout)),
-            slots, programs, every, LEAST=LEAST_PART // tile.keys, MOST=MOST_PARTS, UNIT=tile.keys,
+            programs, programs, every, LEAST=LEAST_PART // tile.keys, MOST=MOST_PARTS, UNIT=tile.keys,
             FIELDS=FIELDS.value, TILE=TILE, **chained(q.device),
         )  # fmt: skip
         return plan

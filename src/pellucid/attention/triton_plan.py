@@ -1,7 +1,7 @@
 """How a step's decoding contexts are shared out among the programs that read them: once a step, for all its layers.
 
-A context may be read in several parts side by side. The span of a part is the shortest at which all parts of all
-contexts are at work at once: as many as there are slots for programs, and a slot more for none.
+A context may be read in several parts side by side. The span of a part is the shortest at which there are no more parts
+than slots for programs: those that are at work at once, or some rounds of them where there are more contexts than that.
 """
 
 import triton
