@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from pellucid.attention.triton import TritonAttention
 from pellucid.model.llama import Model, tensor_shapes
 from pellucid.model.tiny import CONFIG
 from pellucid.model.weights import RandomWeights
-from pellucid.ops import Heads, Layer, Ops, PlainOps, triton_matrix
+from pellucid.ops import Heads, Layer, Ops, PlainOps, triton_decoder, triton_matrix
 from pellucid.ops.triton import TritonOps
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import TUNED, Tile
@@ -40,12 +41,10 @@ CASES += [(name, tokens) for name in ("qwen2", "qwen3") for tokens in (1, 17, 65
 WAYS = {
     "ours": ("qkv", "output", "gate_up", "down"),
     "of cuBLAS": (),
-    "ours before cuBLAS": ("output", "down"),
-    "cuBLAS before ours": ("qkv", "gate_up"),
+    "those without a norm": ("output", "down"),
+    "those with a norm": ("qkv", "gate_up"),
 }
 """The products that our kernels make."""
-KERNELS = {"ours": 0, "of cuBLAS": 4, "ours before cuBLAS": 1, "cuBLAS before ours": 0}
-"""Kernels that cuBLAS needs for RMSNorm alone, in two layers."""
 
 
 class AttendsAsReference:
@@ -87,19 +86,21 @@ def make_layers(kind: Kind, ops: Ops, seed: int, device: torch.device, dtype: to
     def norm(width: int) -> torch.Tensor:
         return (1 + random((width,), draw, dtype, device) / 4).to(ops.dtype)
 
-    return [
-        Layer(
-            input_norm=norm(HIDDEN),
-            qkv=ops.linear([weight(out, HIDDEN)], random((out,), draw, dtype, device) if kind.bias else None),
+    def layer() -> Layer:
+        input_norm, qkv = ops.folded(norm(HIDDEN), [weight(out, HIDDEN)])
+        mlp_norm, gate_up = ops.folded(norm(HIDDEN), [weight(INNER, HIDDEN), weight(INNER, HIDDEN)])
+        return Layer(
+            input_norm=input_norm,
+            qkv=ops.linear(qkv, random((out,), draw, dtype, device) if kind.bias else None),
             q_norm=norm(dim) if kind.norms else None,
             k_norm=norm(dim) if kind.norms else None,
             output=ops.linear([weight(HIDDEN, queries * dim)]),
-            mlp_norm=norm(HIDDEN),
-            gate_up=ops.gated(weight(INNER, HIDDEN), weight(INNER, HIDDEN)),
+            mlp_norm=mlp_norm,
+            gate_up=ops.gated(*gate_up),
             down=ops.linear([weight(HIDDEN, INNER)]),
         )
-        for _ in range(2)
-    ]
+
+    return [layer() for _ in range(2)]
 
 
 def make_pool(kind: Kind, dtype: torch.dtype, values: torch.Tensor) -> KVStorage:
@@ -196,15 +197,31 @@ def test_products_shared_out(
     name: str, tokens: int, way: str, dtype: torch.dtype, draw: torch.Generator, device: torch.device,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Whoever makes a product and the one before it, rows of any magnitude are normed, by a kernel alone if need be."""
-    normed: list[int] = []
-    monkeypatch.setattr(triton_matrix, "rms_norm", lambda x, norm, eps: normed.append(len(x)) or rms_norm(x, norm, eps))
+    """Whoever makes a product, rows of any magnitude are normed: by no kernel of its own but in float16."""
     share_out(KINDS[name], way, monkeypatch)
+    normed: list[int] = []
+    count = partial(counted, normed)
+    monkeypatch.setattr(triton_matrix, "rms_norm", count)
+    monkeypatch.setattr(triton_decoder, "rms_norm", count)
     magnitudes = 2.0 ** torch.randint(-8, 9, (tokens, 1), generator=draw).to(device)
     found = (random((tokens, HIDDEN), draw, torch.float32, device) * magnitudes).to(dtype)
     check_decoder(KINDS[name], found, draw)
-    scaled_first = dtype is torch.float16 and way == "ours before cuBLAS"
-    assert len(normed) == KERNELS["of cuBLAS" if scaled_first else way]
+    assert len(normed) == (4 if dtype is torch.float16 else 0)
+
+
+def test_many_rows_are_normed_before_the_product(
+    dtype: torch.dtype, draw: torch.Generator, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_matrix, "MOST_UNSCALED", 64)
+    normed: list[int] = []
+    monkeypatch.setattr(triton_matrix, "rms_norm", partial(counted, normed))
+    check_decoder(KINDS["qwen3"], random((65, HIDDEN), draw, dtype, device), draw)
+    assert len(normed) == (0 if dtype is torch.float16 else 4)
+
+
+def counted(calls: list[int], x: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
+    calls.append(len(x))
+    return rms_norm(x, weight, eps)
 
 
 @pytest.mark.parametrize("tokens", [1, 17, 65])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
@@ -75,13 +76,12 @@ class Model:
         del self._weights
 
     def shallow(self) -> Model:
-        """This model with its first two layers alone, on the same tensors.
+        """This model with its first layer alone, on the same tensors.
 
-        All layers are shaped alike, and differ only in being the first or the last: so a step of it launches every
-        kernel that a step of the whole does.
+        All layers are shaped alike, so a step of it launches every kernel that a step of the whole does.
         """
         shallow = copy(self)
-        shallow._layers = self._layers[:2]
+        shallow._layers = self._layers[:1]
         shallow._decoder = self._all_of(shallow._layers)
         return shallow
 
@@ -159,16 +159,21 @@ class Model:
     def _layer(self, at: str) -> Layer:
         config, attn, mlp = self.config, at + "self_attn.", at + "mlp."
         bias = torch.cat([self._tensor(f"{attn}{name}_proj.bias") for name in "qkv"]) if config.qkv_bias else None
+        input_norm, qkv = self._folded(at + "input_layernorm", [f"{attn}{name}_proj" for name in "qkv"])
+        mlp_norm, (gate, up) = self._folded(at + "post_attention_layernorm", [mlp + "gate_proj", mlp + "up_proj"])
         return Layer(
-            input_norm=self._tensor(at + "input_layernorm.weight"),
-            qkv=self.ops.linear([self._matrix(f"{attn}{name}_proj.weight") for name in "qkv"], bias),
+            input_norm=input_norm,
+            qkv=self.ops.linear(qkv, bias),
             q_norm=self._tensor(attn + "q_norm.weight") if config.qk_norm else None,
             k_norm=self._tensor(attn + "k_norm.weight") if config.qk_norm else None,
             output=self.ops.linear([self._matrix(attn + "o_proj.weight")]),
-            mlp_norm=self._tensor(at + "post_attention_layernorm.weight"),
-            gate_up=self.ops.gated(self._matrix(mlp + "gate_proj.weight"), self._matrix(mlp + "up_proj.weight")),
+            mlp_norm=mlp_norm,
+            gate_up=self.ops.gated(gate, up),
             down=self.ops.linear([self._matrix(mlp + "down_proj.weight")]),
         )
+
+    def _folded(self, norm: str, names: list[str]) -> tuple[torch.Tensor, Sequence[Matrix]]:
+        return self.ops.folded(self._tensor(norm + ".weight"), [self._matrix(name + ".weight") for name in names])
 
     def _matrix(self, name: str) -> Matrix:
         stored = self._weights.stored(name) if self.quantised else None

@@ -103,6 +103,11 @@ class Ops(ABC):
     def __init__(self, dtype: torch.dtype, why: str = "") -> None:
         self.dtype, self.why = dtype, why
 
+    def folded(self, norm: torch.Tensor, parts: Sequence[Matrix]) -> tuple[torch.Tensor, Sequence[Matrix]]:
+        """The weights of a norm and the matrices it comes before, as they will be asked for: the two, or ones and the
+        matrices with the norm's weights in them."""
+        return norm, parts
+
     @abstractmethod
     def linear(self, parts: Sequence[Matrix], bias: torch.Tensor | None = None) -> Linear:
         """The matrix whose rows are those of ``parts``; ``bias`` [out] is added to every product."""

@@ -9,7 +9,7 @@ import torch
 from pellucid.ops.base import Decoder, Gated, Heads, Layer, Linear, Ops, Vocabulary
 from pellucid.ops.matrix import Matrix, numbers, stacked
 from pellucid.ops.triton_angles import angles
-from pellucid.ops.triton_decoder import TritonDecoder, TritonLayer
+from pellucid.ops.triton_decoder import TritonDecoder, TritonLayer, folded, folds
 from pellucid.ops.triton_matrix import TritonGated, TritonLinear, TritonVocabulary
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_rope import rotate
@@ -33,6 +33,11 @@ class TritonOps(Ops):
         """What they run on, in words."""
         return torch.cuda.get_device_name(device) if device.type == "cuda" else "Triton's interpreter"
 
+    def folded(self, norm: torch.Tensor, parts: Sequence[Matrix]) -> tuple[torch.Tensor, Sequence[Matrix]]:
+        if not folds(self.dtype):
+            return norm, parts
+        return torch.ones_like(norm), [folded(self._own(part), norm) for part in parts]
+
     def linear(self, parts: Sequence[Matrix], bias: torch.Tensor | None = None) -> Linear:
         return TritonLinear(self._own(stacked(parts)), None if bias is None else bias.to(self.dtype).contiguous())
 
@@ -52,10 +57,6 @@ class TritonOps(Ops):
         tokens, count, dim = heads.shape
         packed = heads.as_strided((tokens, count * dim), (heads.stride(0), 1))
         rotate(packed, Heads(count, 0, dim), cos, sin)
-
-    def scores(self, head: Vocabulary, x: torch.Tensor, norm: torch.Tensor, eps: float) -> torch.Tensor:
-        assert isinstance(head, TritonVocabulary)
-        return head.normed(x, norm, eps)
 
     def decoder(self, layers: Sequence[Layer], heads: Heads, eps: float) -> Decoder | None:
         return TritonDecoder([of_triton(layer) for layer in layers], heads, eps)

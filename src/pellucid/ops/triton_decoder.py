@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import torch
 import torch.nn.functional as F
 
 from pellucid.ops.base import Heads
-from pellucid.ops.triton_matrix import TritonGated, TritonLinear
-from pellucid.ops.triton_norm import NormedRows
+from pellucid.ops.triton_matrix import TritonGated, TritonLinear, unscaled
+from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_rope import rotate, rotated_product
 from pellucid.ops.triton_tiles import tile_for
 from pellucid.triton_launch import chained
@@ -75,51 +76,50 @@ class TritonDecoder:
         pdl = chained(x.device)["PDL"]
         attended = x.new_empty((len(x), self._heads.queries, self._heads.dim))
         plan = attends.plan(attended, kv, layout)
-        rows = NormedRows(x, self._layers[0].input_norm, self._eps)
-        for index, (layer, following) in enumerate(zip(self._layers, [*self._layers[1:], None], strict=True)):
-            q = self._queries(layer, rows, cos, sin, kv.layer(index), layout.slots)
+        for index, layer in enumerate(self._layers):
+            q = self._queries(layer, *self._normed(x, layer.input_norm), cos, sin, kv.layer(index), layout.slots)
             attends.attend(index, q, kv, layout, attended, plan, pdl=pdl)
-            rows = self._add(layer.output, attended.flatten(1), x, layer.mlp_norm, layer.gate_up)
-            inner = layer.gate_up.of(rows)
-            if following is None:
-                layer.down.add_to(x, inner)
-            else:
-                rows = self._add(layer.down, inner, x, following.input_norm, following.qkv)
+            layer.output.add_to(x, attended.flatten(1))
+            layer.down.add_to(x, layer.gate_up.normed(*self._normed(x, layer.mlp_norm)))
 
-    def _add(
-        self,
-        linear: TritonLinear,
-        made: torch.Tensor,
-        x: torch.Tensor,
-        norm: torch.Tensor,
-        following: TritonLinear | TritonGated,
-    ) -> NormedRows:
-        """Add the product of ``made`` to ``x``, which is what ``following`` takes then, through RMSNorm.
+    def _normed(self, x: torch.Tensor, norm: torch.Tensor) -> tuple[torch.Tensor, float | None]:
+        """What RMSNorm makes of ``x``; or ``x``, and the eps that it is to be normed with, by whoever multiplies it.
 
-        It is weighted on the way where cuBLAS is to take it, which would have to wait for a kernel that norms alone. In
-        float16 it has to: rows that are not scaled might be too large.
+        That takes a matrix that has the norm's weights in itself: see `folded`.
         """
-        early = tile_for(following.weight, len(x)) is None and x.dtype is not torch.float16
-        return NormedRows(x, norm, self._eps, linear.add_before(x, made, norm if early else None))
+        return (x, self._eps) if folds(x.dtype) else (rms_norm(x, norm, self._eps), None)
 
     def _queries(
         self,
         layer: TritonLayer,
-        rows: NormedRows,
+        x: torch.Tensor,
+        eps: float | None,
         cos: torch.Tensor,
         sin: torch.Tensor,
         pools: tuple[torch.Tensor, torch.Tensor],
         slots: torch.Tensor,
     ) -> torch.Tensor:
         """q [T, H, D], turned; k and v go to their slots. A norm of whole heads needs the whole product first."""
-        heads, qkv, x = self._heads, layer.qkv, rows.x
+        heads, qkv = self._heads, layer.qkv
         if layer.norms is None and tile_for(qkv.weight, len(x)):
-            weights = (qkv.weight, qkv.bias, rows.norm, rows.eps)
-            return rotated_product(x, *weights, heads, cos, sin, pools, slots)
-        if rows.weighted is None:
-            packed = qkv.normed(x, rows.norm, rows.eps)
-            rotate(packed, heads, cos, sin, layer.norms, self._eps, pools, slots)
+            return rotated_product(x, qkv.weight, qkv.bias, eps, heads, cos, sin, pools, slots)
+        turn = partial(
+            rotate, heads=heads, cos=cos, sin=sin, norms=layer.norms, eps=self._eps, pools=pools, slots=slots
+        )
+        if rows := unscaled(qkv.weight, x, eps):
+            packed = F.linear(x, qkv.weight)
+            turn(packed, unscaled=rows, bias=qkv.bias)
         else:
-            packed = F.linear(rows.weighted, qkv.weight)
-            rotate(packed, heads, cos, sin, layer.norms, self._eps, pools, slots, unscaled=rows, bias=qkv.bias)
+            packed = qkv.normed(x, eps)
+            turn(packed)
         return packed[:, : heads.queries * heads.dim].view(len(x), heads.queries, heads.dim)
+
+
+def folds(dtype: torch.dtype) -> bool:
+    """Whether products may be made of rows before they are scaled: in float16 they might be too large."""
+    return dtype is not torch.float16
+
+
+def folded(matrix: torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
+    """``matrix`` [out, in] with the weights ``norm`` [in] of the RMSNorm before it, of which a factor is left."""
+    return (matrix.float() * norm.float()).to(matrix.dtype)

@@ -6,10 +6,12 @@ import torch
 import triton
 import triton.language as tl
 
-from pellucid.ops.triton_norm import NormedRows, factor_at
+from pellucid.ops.triton_norm import Unscaled, factor_at
 from pellucid.triton_launch import announce, await_input, chained
 
 BLOCK = 1024
+SCALED_BLOCK = 4096
+"""Outputs of a program that has a whole row to look at for its factor."""
 
 
 @triton.jit
@@ -31,18 +33,18 @@ def gate_kernel(
     tl.store(out + token * N + columns, (gate * tl.sigmoid(gate) * up).to(out.dtype.element_ty), mask=mask)
 
 
-def gated(gate_up: torch.Tensor, unscaled: NormedRows | None = None) -> torch.Tensor:
+def gated(gate_up: torch.Tensor, unscaled: Unscaled | None = None) -> torch.Tensor:
     """[T, 2 inner], contiguous, the gate before up, to [T, inner].
 
-    ``unscaled``: the rows, if ``gate_up`` is the product of them only weighted; their factors are made up for.
+    ``unscaled``: the rows that ``gate_up`` is the product of; their factors are made up for.
     """
     tokens, inner = len(gate_up), gate_up.shape[1] // 2
     out = torch.empty((tokens, inner), dtype=gate_up.dtype, device=gate_up.device)
     if tokens:
-        x, eps = (gate_up, 0.0) if unscaled is None else (unscaled.x, unscaled.eps)
-        width = x.shape[1]
-        gate_kernel[(tokens, triton.cdiv(inner, BLOCK))](
-            gate_up, x, x.stride(0), eps, out, inner, width, triton.next_power_of_2(width), BLOCK,
-            SCALED=unscaled is not None, **chained(out.device),
+        x, eps = unscaled or (gate_up, 0.0)
+        width, block = x.shape[1], min(triton.next_power_of_2(inner), SCALED_BLOCK) if unscaled else BLOCK
+        gate_kernel[(tokens, triton.cdiv(inner, block))](
+            gate_up, x, x.stride(0), eps, out, inner, width, triton.next_power_of_2(width), block,
+            SCALED=unscaled is not None, num_warps=8 if block > BLOCK else 4, **chained(out.device),
         )  # fmt: skip
     return out

@@ -1,7 +1,7 @@
 """Products of few rows with a weight matrix: each program streams some rows of the matrix past all rows of the input.
 
-The input may be normed on the way (every program does it for itself: the input is small and in the cache), and what
-happens to the product happens before it is stored: no launch and no trip to memory in between.
+The input may be normed on the way, by RMSNorm without weights (every program does it for itself: the input is small and
+in the cache), and what happens to the product happens before it is stored: no launch and no trip to memory in between.
 """
 
 from __future__ import annotations
@@ -33,12 +33,6 @@ def strip(base, k, K: tl.constexpr, END: tl.constexpr):
 def squares(x):
     wide = x.to(tl.float32)
     return tl.sum(wide * wide, 1)
-
-
-@triton.jit
-def weighted(x, norm):
-    """What of RMSNorm differs from column to column; the rest is up to `scaled`."""
-    return (x.to(tl.float32) * norm.to(tl.float32)).to(x.dtype)
 
 
 @triton.jit
@@ -81,34 +75,32 @@ def total(sums, SPLIT: tl.constexpr):
 
 @triton.jit
 def ahead(
-    norm, weight, rows, STRIDE: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    weight, rows, STRIDE: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     FIRST: tl.constexpr, LAST: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """What `multiplied` can load before its input is there: weights of the matrix and of the norm, first and last.
+    """What `multiplied` can load before its input is there: the first and the last weights.
 
     Of weights that are taken in steps, the first come to the cache only: steps are loaded with their input.
     """
     if ROWS == 1:
-        w, g = row_ahead(norm, weight, rows, K, COLUMNS, FIRST)
-        w_last, g_last = w, g
+        w = row_ahead(weight, rows, K, COLUMNS, FIRST)
+        w_last = w
     elif FIRST + LAST < K:
         line = tl.minimum(tl.arange(0, LINES) * LINE, K - 1)
         fetch(weight + rows[:, None].to(tl.int64) * STRIDE + line[None, :], PDL)
-        w, g, w_last, g_last = rows, rows, rows, rows
+        w, w_last = rows, rows
     else:
         w_rows = weight + rows[:, None].to(tl.int64) * STRIDE
-        k = tl.arange(0, FIRST)
-        w, g = strip(w_rows, k, K, FIRST), strip(norm, k, K, FIRST)
-        w_last, g_last = w, g
+        w = strip(w_rows, tl.arange(0, FIRST), K, FIRST)
+        w_last = w
         if LAST:
-            k = FIRST + tl.arange(0, LAST)
-            w_last, g_last = strip(w_rows, k, K, FIRST + LAST), strip(norm, k, K, FIRST + LAST)
-    return w, g, w_last, g_last
+            w_last = strip(w_rows, FIRST + tl.arange(0, LAST), K, FIRST + LAST)
+    return w, w_last
 
 
 @triton.jit
 def at_once(
-    x_rows, eps, w, g, w_last, g_last, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr,
+    x_rows, eps, w, w_last, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr,
     LAST: tl.constexpr, SPLIT: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """`multiplied`, with all weights there."""
@@ -121,7 +113,6 @@ def at_once(
         square = squares(x)
         if LAST:
             square += squares(x_last)
-        x, x_last = weighted(x, g), weighted(x_last, g_last)
     sums = accumulate(nothing(ROWS, COLUMNS, SPLIT), x, w, ROWS, COLUMNS, FIRST, SPLIT, UPCAST)
     if LAST:
         sums = accumulate(sums, x_last, w_last, ROWS, COLUMNS, LAST, SPLIT, UPCAST)
@@ -130,7 +121,7 @@ def at_once(
 
 @triton.jit
 def in_steps(
-    x_rows, norm, eps, w_rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    x_rows, eps, w_rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """`multiplied`, a tile after the other, up to STAGES of them under way."""
@@ -143,31 +134,30 @@ def in_steps(
         x = strip(x_rows, start + k, K, END)
         if NORM:
             square += squares(x)
-            x = weighted(x, strip(norm, start + k, K, END))
         sums = accumulate(sums, x, w, ROWS, COLUMNS, DEPTH, SPLIT, UPCAST)
     return scaled(total(sums, SPLIT), square, eps, K, NORM)
 
 
 @triton.jit
 def multiplied(
-    x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, STRIDE: tl.constexpr, K: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr,
-    STAGES: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
+    x, x_stride, tokens, eps, weight, rows, w, w_last, STRIDE: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
+    NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """[ROWS, COLUMNS] float32: the rows of ``x``, normed if NORM, times the rows ``rows`` [COLUMNS] of ``weight``.
 
     Of both, K numbers a row; there are STRIDE in a row of weights. Rows of x from ``tokens`` on are the last one again.
-    ``w``, ``g``, ``w_last`` and ``g_last`` are from `ahead`.
+    ``w`` and ``w_last`` are from `ahead`.
     """
     if ROWS == 1:
-        out = one_row(x, norm, eps, weight, rows, w, g, K, COLUMNS, FIRST, NORM)[None, :]
+        out = one_row(x, eps, weight, rows, w, K, COLUMNS, FIRST, NORM)[None, :]
     else:
         x_rows = x + tl.minimum(tl.arange(0, ROWS), tokens - 1)[:, None] * x_stride
         if FIRST + LAST >= K:
-            out = at_once(x_rows, eps, w, g, w_last, g_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, NORM, UPCAST)
+            out = at_once(x_rows, eps, w, w_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, NORM, UPCAST)
         else:
             w_rows = weight + rows[:, None].to(tl.int64) * STRIDE
-            out = in_steps(x_rows, norm, eps, w_rows, K, ROWS, COLUMNS, FIRST, SPLIT, STAGES, NORM, UPCAST)
+            out = in_steps(x_rows, eps, w_rows, K, ROWS, COLUMNS, FIRST, SPLIT, STAGES, NORM, UPCAST)
     return out
 
 
@@ -196,12 +186,12 @@ def gathered(
 
 @triton.jit(do_not_specialize=["tokens"])
 def product_kernel(
-    x, x_stride, norm, eps, weight, bias, out, out_stride, next_norm, next_x, shared, arrived, tokens, N: tl.constexpr,
-    K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
-    SPLIT: tl.constexpr, STAGES: tl.constexpr, SHARES: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr,
-    ADD: tl.constexpr, NEXT: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
+    x, x_stride, eps, weight, bias, out, out_stride, shared, arrived, tokens, N: tl.constexpr, K: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr,
+    STAGES: tl.constexpr, SHARES: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, ADD: tl.constexpr,
+    PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """The product, its bias added, stored in ``out`` or added there; `weighted` in ``next_x`` too, if NEXT.
+    """The product, its bias added, stored in ``out`` or added to what is there.
 
     Grid (programs, SHARES): each takes a share of the inputs of its columns. A row that is normed has one share.
     """
@@ -211,11 +201,9 @@ def product_kernel(
     inside = tl.minimum(columns, N - 1)
     x += tl.program_id(1) * SHARE
     weight += tl.program_id(1) * SHARE
-    w, g, w_last, g_last = ahead(norm, weight, inside, K, SHARE, ROWS, COLUMNS, FIRST, LAST, PDL)
+    w, w_last = ahead(weight, inside, K, SHARE, ROWS, COLUMNS, FIRST, LAST, PDL)
     if BIAS:
         b = tl.load(bias + inside).to(tl.float32)[None, :]
-    if NEXT:
-        g_next = tl.load(next_norm + inside)[None, :]
     token = tl.arange(0, ROWS)
     there = out + token[:, None] * out_stride + columns[None, :]
     mask = (token < tokens)[:, None] & (columns < N)[None, :]
@@ -223,8 +211,8 @@ def product_kernel(
     if ADD:
         before = tl.load(there, mask=mask, other=0.0)
     sums = multiplied(
-        x, x_stride, tokens, norm, eps, weight, inside, w, g, w_last, g_last, K, SHARE, ROWS, COLUMNS, FIRST, LAST,
-        SPLIT, STAGES, NORM, UPCAST,
+        x, x_stride, tokens, eps, weight, inside, w, w_last, K, SHARE, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM,
+        UPCAST,
     )  # fmt: skip
     if SHARES > 1:
         sums, is_last = gathered(sums, shared, arrived, tokens, N, ROWS, COLUMNS, SHARES)
@@ -234,16 +222,12 @@ def product_kernel(
         sums += b
     if ADD:
         sums += before.to(tl.float32)
-    values = sums.to(out.dtype.element_ty)
-    tl.store(there, values, mask=mask)
-    if NEXT:
-        there = next_x + token[:, None] * N + columns[None, :]
-        tl.store(there, weighted(values, g_next), mask=mask)
+    tl.store(there, sums.to(out.dtype.element_ty), mask=mask)
 
 
 @triton.jit(do_not_specialize=["tokens"])
 def gated_kernel(
-    x, x_stride, norm, eps, weight, out, out_stride, tokens, N: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr,
+    x, x_stride, eps, weight, out, out_stride, tokens, N: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
     NORM: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
@@ -252,11 +236,11 @@ def gated_kernel(
     HALF: tl.constexpr = COLUMNS // 2
     neighbours = tl.arange(0, COLUMNS)
     rows = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, N - 1) + neighbours % 2 * N
-    w, g, w_last, g_last = ahead(norm, weight, rows, K, K, ROWS, COLUMNS, FIRST, LAST, PDL)
+    w, w_last = ahead(weight, rows, K, K, ROWS, COLUMNS, FIRST, LAST, PDL)
     await_input(PDL)
     sums = multiplied(
-        x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT,
-        STAGES, NORM, UPCAST,
+        x, x_stride, tokens, eps, weight, rows, w, w_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM,
+        UPCAST,
     )  # fmt: skip
     gate, up = tl.split(tl.reshape(sums, (ROWS, HALF, 2)))
     token, columns = tl.arange(0, ROWS), tl.program_id(0) * HALF + tl.arange(0, HALF)
@@ -270,52 +254,41 @@ def product(
     weight: torch.Tensor,
     out: torch.Tensor,
     *,
-    norm: torch.Tensor | None = None,
-    eps: float = 0.0,
+    eps: float | None = None,
     bias: torch.Tensor | None = None,
     add: bool = False,
-    next_norm: torch.Tensor | None = None,
     arrived: torch.Tensor | None = None,
-) -> torch.Tensor | None:
-    """Write ``x`` [T, in], normed by ``norm``, times ``weight`` [out, in] to ``out`` [T, out], or ``add`` it there.
-
-    What is in ``out`` then, times ``next_norm`` [out], is what comes back, if there is one: [T, out]. Programs that
-    share out the inputs count themselves in ``arrived`` [out / 16 or more] int32, which is 0 before and after.
-    """
-    arguments, chosen, options = prepared(x, norm, eps, weight)
-    outputs, inputs = weight.shape
-    shared = arrived if chosen.shares == 1 else torch.empty((chosen.shares, *out.shape), device=out.device)
-    next_x = None if next_norm is None else torch.empty((len(x), outputs), dtype=out.dtype, device=out.device)
-    product_kernel[triton.cdiv(outputs, chosen.columns), chosen.shares](
-        *arguments, weight if bias is None else bias, out, out.stride(0), weight if next_norm is None else next_norm,
-        out if next_x is None else next_x, out if shared is None else shared, out if arrived is None else arrived,
-        len(x), outputs, inputs, SHARES=chosen.shares, BIAS=bias is not None, ADD=add, NEXT=next_x is not None,
-        **options,
-    )  # fmt: skip
-    return next_x
-
-
-def gated_product(
-    x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, *, norm: torch.Tensor | None = None, eps: float = 0.0
 ) -> None:
+    """Write ``x`` [T, in] times ``weight`` [out, in] to ``out`` [T, out], or ``add`` it there.
+
+    With ``eps``, x is normed first: RMSNorm without weights. Programs that share out the inputs count themselves in
+    ``arrived`` [out / 16 or more] int32, which is 0 before and after.
+    """
+    arguments, chosen, options = prepared(x, eps, weight)
+    outputs, inputs = weight.shape
+    shared = out if chosen.shares == 1 else torch.empty((chosen.shares, *out.shape), device=out.device)
+    product_kernel[triton.cdiv(outputs, chosen.columns), chosen.shares](
+        *arguments, weight if bias is None else bias, out, out.stride(0), shared, out if arrived is None else arrived,
+        len(x), outputs, inputs, SHARES=chosen.shares, BIAS=bias is not None, ADD=add, **options,
+    )  # fmt: skip
+
+
+def gated_product(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, *, eps: float | None = None) -> None:
     """Write silu(gate · x) · (up · x) to ``out`` [T, inner]; ``weight`` [2 inner, in] is the gate, then up."""
-    arguments, chosen, options = prepared(x, norm, eps, weight)
+    arguments, chosen, options = prepared(x, eps, weight)
     outputs, inputs = weight.shape
     grid = (triton.cdiv(outputs, chosen.columns),)
     gated_kernel[grid](*arguments, out, out.stride(0), len(x), outputs // 2, inputs, **options)
 
 
-def prepared(
-    x: torch.Tensor, norm: torch.Tensor | None, eps: float, weight: torch.Tensor
-) -> tuple[tuple[Any, ...], Tile, dict[str, Any]]:
+def prepared(x: torch.Tensor, eps: float | None, weight: torch.Tensor) -> tuple[tuple[Any, ...], Tile, dict[str, Any]]:
     """What a kernel here begins with, the tile it computes, and the launch options that say so."""
     rows, chosen = rows_of(len(x)), tile_for(weight, len(x))
     assert chosen is not None  # who asks for so many rows asks cuBLAS
-    if norm is not None and (x.dtype is torch.float16 or chosen.shares > 1):
-        # Rows that are not scaled yet might be too large for it, and a share of a row does not know its scale.
-        x, norm = rms_norm(x, norm, eps), None
+    if eps is not None and chosen.shares > 1:  # a share of a row does not know its scale
+        x, eps = rms_norm(x, None, eps), None
     return (
-        (x, x.stride(0), weight if norm is None else norm, eps, weight),
+        (x, x.stride(0), eps or 0.0, weight),
         chosen,
         {
             "ROWS": rows,
@@ -324,7 +297,7 @@ def prepared(
             "LAST": chosen.last,
             "SPLIT": chosen.split,
             "STAGES": chosen.stages,
-            "NORM": norm is not None,
+            "NORM": eps is not None,
             "UPCAST": upcast(x.dtype),
             "num_warps": chosen.warps,
             **chained(x.device),

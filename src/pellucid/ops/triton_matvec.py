@@ -37,26 +37,23 @@ def products(w, x):
 
 
 @triton.jit
-def row_ahead(norm, weight, rows, K: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr):
-    """The first weights of the rows ``rows``, and of the norm."""
+def row_ahead(weight, rows, K: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr):
+    """The first weights of the rows ``rows``."""
     w_rows = weight + tl.reshape(rows, (COLUMNS // 2, 2, 1, 1)).to(tl.int64) * K
-    return strand(w_rows, 0, K, DEPTH, COLUMNS // 2, 2), strand(norm, 0, K, DEPTH, COLUMNS // 2, 1)
+    return strand(w_rows, 0, K, DEPTH, COLUMNS // 2, 2)
 
 
 @triton.jit
-def one_row(
-    x, norm, eps, weight, rows, w, g, K: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, NORM: tl.constexpr
-):
+def one_row(x, eps, weight, rows, w, K: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, NORM: tl.constexpr):
     """[COLUMNS] float32: the row ``x``, normed if NORM, times the rows ``rows`` of ``weight``, DEPTH numbers at a time.
 
-    ``w`` and ``g`` are from `row_ahead`; after them, too, weights are on their way while those before are multiplied.
+    ``w`` is from `row_ahead`; after it, too, weights are on their way while those before are multiplied.
     """
     PAIRS: tl.constexpr = COLUMNS // 2
     now = strand(x, 0, K, DEPTH, PAIRS, 1).to(tl.float32)
     square = tl.zeros((PAIRS, 1, min(DEPTH, LANES)), tl.float32)
     if NORM:
         square += products(now, now)
-        now *= g.to(tl.float32)
     sums = tl.zeros((PAIRS, 2, min(DEPTH, LANES)), tl.float32)
     if DEPTH < K:
         w_rows = weight + tl.reshape(rows, (PAIRS, 2, 1, 1)).to(tl.int64) * K
@@ -65,7 +62,6 @@ def one_row(
             x_next = x_next.to(tl.float32)
             if NORM:
                 square += products(x_next, x_next)
-                x_next *= strand(norm, start, K, DEPTH, PAIRS, 1).to(tl.float32)
             sums += products(w, now)
             w, now = w_next, x_next
     out = tl.sum(sums + products(w, now), 2)

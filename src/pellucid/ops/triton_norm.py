@@ -11,17 +11,14 @@ import triton.language as tl
 from pellucid.triton_launch import announce, await_input, chained
 
 
-class NormedRows(NamedTuple):
-    """Rows ``x`` [T, K] that a product takes through RMSNorm.
+class Unscaled(NamedTuple):
+    """Rows ``x`` [T, K] of which a product was made as they are, though RMSNorm without weights should have come first.
 
-    ``weighted`` [T, K]: ``x`` times ``norm``, if the product before has made that on its way. RMSNorm is the same but
-    for a factor of each row, which the product's numbers can be multiplied by as well.
+    That is a factor of each row, and the product's numbers can be multiplied by it as well.
     """
 
     x: torch.Tensor
-    norm: torch.Tensor
     eps: float
-    weighted: torch.Tensor | None = None
 
 
 @triton.jit
@@ -47,27 +44,31 @@ def normed(x, scale, weight):
 
 @triton.jit(do_not_specialize=["heads"])
 def norm_kernel(
-    x, token_stride, head_stride, heads, weight, out, eps, K: tl.constexpr, WIDTH: tl.constexpr, PDL: tl.constexpr
-):
+    x, token_stride, head_stride, heads, weight, out, eps, K: tl.constexpr, WIDTH: tl.constexpr,
+    WEIGHTED: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     announce(PDL)
     row = tl.program_id(0).to(tl.int64)
     k = tl.arange(0, WIDTH)
-    g = tl.load(weight + k, mask=k < K, other=0.0)
+    if WEIGHTED:
+        g = tl.load(weight + k, mask=k < K, other=0.0)
     await_input(PDL)
     source = x + row // heads * token_stride + row % heads * head_stride
     values = tl.load(source + k, mask=k < K, other=0.0)
-    tl.store(out + row * K + k, normed(values, factor(values, eps, K), g), mask=k < K)
+    scale = factor(values, eps, K)
+    values = normed(values, scale, g) if WEIGHTED else (values.to(tl.float32) * scale).to(values.dtype)
+    tl.store(out + row * K + k, values, mask=k < K)
 
 
-def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """[T, K] or [T, heads, K], its rows anywhere, to a new tensor of its shape."""
+def rms_norm(x: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
+    """[T, K] or [T, heads, K], its rows anywhere, to a new tensor of its shape; no ``weight`` is one of ones."""
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     width, heads = x.shape[-1], x.shape[1] if x.dim() == 3 else 1
     rows = x.numel() // width
     if rows:
         padded = triton.next_power_of_2(width)
         norm_kernel[(rows,)](
-            x, x.stride(0), x.stride(-2), heads, weight, out, eps, width, padded,
-            num_warps=min(max(padded // 512, 1), 8), **chained(x.device),
+            x, x.stride(0), x.stride(-2), heads, x if weight is None else weight, out, eps, width, padded,
+            WEIGHTED=weight is not None, num_warps=min(max(padded // 512, 1), 8), **chained(x.device),
         )  # fmt: skip
     return out

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from pellucid.ops.base import Heads
 from pellucid.ops.triton_matmul import ahead, multiplied, prepared
-from pellucid.ops.triton_norm import NormedRows, factor_at, normed
+from pellucid.ops.triton_norm import Unscaled, factor_at, normed
 from pellucid.triton_launch import announce, await_input, chained
 
 HEADS = 8
@@ -29,7 +29,7 @@ def turned(first, second, cos, sin):
 
 @triton.jit(do_not_specialize=["tokens"])
 def rotated_product_kernel(
-    x, x_stride, norm, eps, weight, bias, cos, sin, q, k_pool, v_pool, slots, tokens,
+    x, x_stride, eps, weight, bias, cos, sin, q, k_pool, v_pool, slots, tokens,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
     NORM: tl.constexpr, BIAS: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
@@ -41,7 +41,7 @@ def rotated_product_kernel(
     neighbours = tl.arange(0, COLUMNS)
     place = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, PAIRS - 1)
     rows = place // TURNS * DIM + place % TURNS + neighbours % 2 * TURNS
-    w, g, w_last, g_last = ahead(norm, weight, rows, K, K, ROWS, COLUMNS, FIRST, LAST, PDL)
+    w, w_last = ahead(weight, rows, K, K, ROWS, COLUMNS, FIRST, LAST, PDL)
     if BIAS:
         b = tl.load(bias + rows).to(tl.float32)[None, :]
     token, pair = tl.arange(0, ROWS), tl.program_id(0) * HALF + tl.arange(0, HALF)
@@ -54,8 +54,8 @@ def rotated_product_kernel(
     c, s = tl.load(cos + angle, mask=turns, other=1.0), tl.load(sin + angle, mask=turns, other=0.0)
     slot = tl.load(slots + token, mask=token < tokens, other=0)
     sums = multiplied(
-        x, x_stride, tokens, norm, eps, weight, rows, w, g, w_last, g_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT,
-        STAGES, NORM, UPCAST,
+        x, x_stride, tokens, eps, weight, rows, w, w_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM,
+        UPCAST,
     )  # fmt: skip
     if BIAS:
         sums += b
@@ -151,16 +151,16 @@ def rotated_product(
     x: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
-    norm: torch.Tensor,
-    eps: float,
+    eps: float | None,
     heads: Heads,
     cos: torch.Tensor,
     sin: torch.Tensor,
     pools: tuple[torch.Tensor, torch.Tensor],
     slots: torch.Tensor,
 ) -> torch.Tensor:
-    """q [T, H, D] of the few rows ``x``; k and v go to ``slots`` ([T] int64) of the two ``pools`` of a layer."""
-    arguments, chosen, options = prepared(x, norm, eps, weight)
+    """q [T, H, D] of the few rows ``x``, normed without weights if there is an ``eps``; k and v go to ``slots`` ([T]
+    int64) of the two ``pools`` of a layer."""
+    arguments, chosen, options = prepared(x, eps, weight)
     outputs, inputs = weight.shape
     q = torch.empty((len(x), heads.queries, heads.dim), dtype=x.dtype, device=x.device)
     rotated_product_kernel[(triton.cdiv(outputs, chosen.columns),)](
@@ -179,14 +179,14 @@ def rotate(
     eps: float = 0.0,
     pools: tuple[torch.Tensor, torch.Tensor] | None = None,
     slots: torch.Tensor | None = None,
-    unscaled: NormedRows | None = None,
+    unscaled: Unscaled | None = None,
     bias: torch.Tensor | None = None,
 ) -> None:
     """Norm (``norms`` of queries and keys) and turn the heads of ``packed`` [T, (H + 2 Hkv) · D].
 
     Queries are turned in place; keys, and values as they are, go to ``slots`` of ``pools``, if there are any.
-    ``unscaled``: the rows, if ``packed`` is the product of them only weighted, without its ``bias``; before all else
-    their factors are made up for, and it.
+    ``unscaled``: the rows that ``packed`` is the product of, without its ``bias``: before all else their factors are
+    made up for, and it.
     """
     if not len(packed):
         return
