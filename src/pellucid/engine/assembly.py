@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,8 +103,6 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
         runner = _runner(options, loaded.model, storage, attention, pool.max_model_len)
     say(_summary(options, source.name, pool))
     say(_arithmetic(loaded, attention.name))
-    if device.type == "cuda":
-        gc.freeze()  # the blocks of a large pool live as long as it; to look at them all would stop steps for 0.1 s
     return Assembly(
         core=EngineCore(scheduler, runner, turn=broadcast),
         kv=KVReader(scheduler.kv, lambda: PoolMemory(runner.pool_address, runner.pool_bytes)),

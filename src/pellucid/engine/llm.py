@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pellucid.engine.assembly import assemble
+from pellucid.engine.collector import undisturbed
 from pellucid.engine.interrupt import interrupts_wait
 from pellucid.engine.live import LiveRequest
 from pellucid.engine.options import DEFAULT_MODEL, EngineOptions
@@ -67,7 +68,7 @@ class LLM:
         unfinished = {live.handle for live in mine}
         asynchronous = self.options.async_scheduling is not False
         try:
-            with progress("Generating", len(mine), show=use_tqdm) as advance:
+            with undisturbed(), progress("Generating", len(mine), show=use_tqdm) as advance:
                 while unfinished:
                     if ended := unfinished.intersection(self._advance(asynchronous)):
                         unfinished -= ended
