@@ -205,9 +205,8 @@ def test_sizes_without_a_kernel_are_refused(backend: TritonAttention, device: to
 
 
 @ON_GPU
-@pytest.mark.parametrize("pdl", [False, True])
 def test_a_recorded_step_is_played_for_other_requests(
-    backend: TritonAttention, dtype: torch.dtype, device: torch.device, draw: torch.Generator, pdl: bool
+    backend: TritonAttention, dtype: torch.dtype, device: torch.device, draw: torch.Generator
 ) -> None:
     first = make_step([(1, 900), (1, 40), (1, 16)], Sizes(), dtype, device, draw)
     out = torch.empty_like(first.q)
@@ -215,7 +214,7 @@ def test_a_recorded_step_is_played_for_other_requests(
     def play() -> None:
         backend.write(LAYER, first.k, first.v, first.kv, first.layout)
         plan = backend.plan(first.q, first.kv, first.layout)
-        backend.attend(LAYER, first.q, first.kv, first.layout, out, plan, pdl=pdl)
+        backend.attend(LAYER, first.q, first.kv, first.layout, out, plan)
 
     play()
     graph = torch.cuda.CUDAGraph()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -52,8 +53,9 @@ class AttendsAsReference:
 
     name = "triton"
 
-    def plan(self, q: torch.Tensor, kv: KVStorage, layout: StepLayout) -> None:
+    def plan(self, q: torch.Tensor, kv: KVStorage, layout: StepLayout, counters: int) -> SimpleNamespace:
         """It reads every context whole."""
+        return SimpleNamespace(counters=torch.zeros(counters, dtype=torch.int32, device=q.device))
 
     def attend(
         self,
@@ -62,9 +64,7 @@ class AttendsAsReference:
         kv: KVStorage,
         layout: StepLayout,
         out: torch.Tensor,
-        plan: None,
-        *,
-        pdl: bool = False,
+        plan: SimpleNamespace,
     ) -> None:
         k, v = kv.layer(layer)
         bounds = layout.query_start.tolist()

@@ -64,10 +64,10 @@ def plain_plan(rows: Rows, slots: int, unit: int = UNIT) -> list[Part]:
     return parts
 
 
-def planned(rows: Rows, slots: int, unit: int = UNIT, tile: int = TILE) -> list[Part]:
+def planned(rows: Rows, slots: int, unit: int = UNIT, tile: int = TILE, programs: int | None = None) -> list[Part]:
     """What the kernel makes: it has set all of ``arrived`` to 0, and written nothing behind the last program."""
     tokens, contexts = zip(*rows, strict=True)
-    mixed, programs, kv_heads = set(tokens) != {1}, max(slots, len(rows)), 2
+    mixed, programs, kv_heads = set(tokens) != {1}, programs or max(slots, len(rows)), 2
     starts = list(accumulate(tokens, initial=0)) if mixed else [UNWRITTEN] * (len(rows) + 1)
     most = programs + MOST_PARTS * len(rows)
     parts = torch.full((most, FIELDS.value), UNWRITTEN, dtype=torch.int32, device=DEVICE)
@@ -215,6 +215,23 @@ def test_more_requests_than_programs_at_once(monkeypatch: pytest.MonkeyPatch, dr
     plan = TritonAttention().plan(step.q, step.kv, step.layout)
     assert len(plan.parts) == 4 + 2 * ROUNDS
     assert [part.count for part in read(plan.parts)] == [1] + [7] * 7 + [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("contexts", "slots", "parts"),
+    [
+        ([64] * 9, 4, [1] * 9),  # three rounds, of which the last has one part: as good as can be with three more
+        ([640] * 4, 4, [1] * 4),
+        ([640] * 3, 4, [5] * 3),  # one of four would be idle
+        ([64, 64, 64, 6400], 4, [1, 1, 1, 13]),
+        ([320] * 5, 4, [3] * 5),  # the fifth would be alone in a second round
+    ],
+)
+def test_parts_take_turns_where_slots_would_be_idle(contexts: list[int], slots: int, parts: list[int]) -> None:
+    rows = [(1, context) for context in contexts]
+    found = planned(rows, slots, programs=len(rows) + 3 * slots)
+    assert [part.count for part in found if part.begin == 0] == parts
+    assert len(found) == sum(parts)
 
 
 @pytest.mark.parametrize("room", [1, 7, 100])

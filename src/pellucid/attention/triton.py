@@ -27,8 +27,8 @@ LEAST_PART = 64
 parts would cost more in putting together than they save."""
 MOST_PARTS = 64
 ROUNDS = 3
-"""Of programs more, for parts of the longest contexts, where there are more requests than programs at work at once: a
-program that came last to a long context would be at work alone."""
+"""Of programs more, where requests are half as many as can be at work at once, or more: for contexts so unequal that
+the longest would keep all others waiting, which are then cut into parts that take turns."""
 
 
 class Tile(NamedTuple):
@@ -43,12 +43,16 @@ class Tile(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Which part of which context each program of `decode_kernel` reads, and what parts leave for the last of them."""
+    """Which part of which context each program of `decode_kernel` reads, and what parts leave for the last of them.
+
+    ``counters`` are for other kernels of the step: 0, as they must be whenever none is at work.
+    """
 
     parts: torch.Tensor
     sums: torch.Tensor
     weights: torch.Tensor
     arrived: torch.Tensor
+    counters: torch.Tensor
 
 
 class TritonAttention(AttentionBackend):
@@ -99,23 +103,25 @@ class TritonAttention(AttentionBackend):
             HEAD_NUMBERS=numbers, PADDED_NUMBERS=triton.next_power_of_2(numbers),
         )  # fmt: skip
 
-    def plan(self, q: torch.Tensor, kv: KVStorage, layout: StepLayout) -> Plan:
+    def plan(self, q: torch.Tensor, kv: KVStorage, layout: StepLayout, counters: int = 0) -> Plan:
         """Share out the contexts of a step, for `attend` in all layers; ``q`` is as there, and may be of any layer."""
         kv_heads, dim = kv.layer(0)[0].shape[2:]
         requests, group = len(layout.context_lens), q.shape[1] // kv_heads
         tile = decode_tile(group, padded(dim), q.dtype)
         slots = max(1, processors(q.device) * tile.programs // kv_heads)
-        programs = slots if requests <= slots else requests + ROUNDS * slots
+        programs = slots if 2 * requests <= slots else requests + ROUNDS * slots
         every = kv_heads * programs
+        counts = torch.empty(every + counters, dtype=torch.int32, device=q.device)
         plan = Plan(
             parts=torch.empty((programs, FIELDS.value), dtype=torch.int32, device=q.device),
             sums=torch.empty((every, group, dim), dtype=torch.float32, device=q.device),
             weights=torch.empty((every, group), dtype=torch.float32, device=q.device),
-            arrived=torch.empty(every, dtype=torch.int32, device=q.device),
+            arrived=counts[:every],
+            counters=counts[every:],
         )
         plan_kernel[(requests,)](
-            plan.parts, plan.arrived, layout.context_lens, layout.query_start, requests, int(is_mixed(q, layout)),
-            programs, programs, every, LEAST=LEAST_PART // tile.keys, MOST=MOST_PARTS, UNIT=tile.keys,
+            plan.parts, counts, layout.context_lens, layout.query_start, requests, int(is_mixed(q, layout)),
+            slots, programs, len(counts), LEAST=LEAST_PART // tile.keys, MOST=MOST_PARTS, UNIT=tile.keys,
             FIELDS=FIELDS.value, TILE=TILE, **chained(q.device),
         )  # fmt: skip
         return plan
@@ -128,21 +134,18 @@ class TritonAttention(AttentionBackend):
         layout: StepLayout,
         out: torch.Tensor,
         plan: Plan,
-        *,
-        pdl: bool = False,
     ) -> None:
         """The attention of every token into ``out``, both [T, heads, head_dim]; that of padding is zeros.
 
         All of the step's K and V are in the pool. In a step of one token a request (``max_query`` 1 and T = R)
-        the token of request r is token r, padding included. ``pdl``: decoding begins while the kernel before it
-        ends, and lets the next one do so (programmatic dependent launch).
+        the token of request r is token r, padding included.
         """
-        self._decode(layer, q, kv, layout, out, plan, pdl)
+        self._decode(layer, q, kv, layout, out, plan)
         if is_mixed(q, layout):
             self._prefill(layer, q, kv, layout, out)
 
     def _decode(
-        self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, plan: Plan, pdl: bool
+        self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, plan: Plan
     ) -> None:
         k_pool, v_pool = kv.layer(layer)
         kv_heads, dim = k_pool.shape[2:]
@@ -150,11 +153,11 @@ class TritonAttention(AttentionBackend):
         tile = decode_tile(group, padded_dim, q.dtype)
         padded_group = triton.next_power_of_2(group)
         decode_kernel[(kv_heads, len(plan.parts))](
-            out, q, k_pool, v_pool, layout.block_tables, *plan, layout.block_tables.stride(0), q.stride(0),
+            out, q, k_pool, v_pool, layout.block_tables, *plan[:4], layout.block_tables.stride(0), q.stride(0),
             q.stride(1), out.stride(0), out.stride(1), scale(dim), GROUP=group, PADDED_GROUP=padded_group,
             KV_HEADS=kv_heads, HEAD_DIM=dim, PADDED_DIM=padded_dim, BLOCK_SIZE=kv.block_size, ROWS=tile.rows,
             KEYS=tile.keys, FIELDS=FIELDS.value, AT_ONCE=max(1, 2048 * tile.warps // (padded_group * padded_dim)),
-            UPCAST=upcast(q.dtype), PDL=pdl, num_warps=tile.warps, num_stages=tile.stages, launch_pdl=pdl,
+            UPCAST=upcast(q.dtype), num_warps=tile.warps, num_stages=tile.stages, **chained(q.device),
         )  # fmt: skip
 
     def _prefill(self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor) -> None:

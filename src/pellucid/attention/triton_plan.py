@@ -1,7 +1,8 @@
 """How a step's decoding contexts are shared out among the programs that read them: once a step, for all its layers.
 
-A context may be read in several parts side by side. The span of a part is the shortest at which there are no more parts
-than slots for programs: those that are at work at once, or some rounds of them where there are more contexts than that.
+A context may be read in several parts side by side. The span of a part is the shortest at which all parts of all
+contexts are at work at once: there are no more than slots for programs, and one a context if that is more. Where many
+unequal contexts would leave programs idle so, parts are shorter and take turns.
 """
 
 import triton
@@ -44,18 +45,24 @@ def count_parts(context_lens, query_start, requests, mixed, span, before, UNIT: 
 
 
 @triton.jit
-def shortest_span(
-    context_lens, query_start, requests, mixed, slots, LEAST: tl.constexpr, MOST: tl.constexpr, UNIT: tl.constexpr,
-    TILE: tl.constexpr,
-):  # fmt: skip
-    """The fewest units, at least LEAST, with which there are no more than ``slots`` parts, or, if there are fewer slots
-    than requests that decode, one part a context; and no context has more than MOST parts."""
+def sizes(context_lens, query_start, requests, mixed, UNIT: tl.constexpr, TILE: tl.constexpr):
+    """Units of the longest context, and of all."""
     longest, everything = 0, 0
     for start in range(0, requests, TILE):
         row = start + tl.arange(0, TILE)
         units, _ = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
         longest = tl.maximum(longest, tl.max(units, 0))
         everything += tl.sum(units, 0)
+    return longest, everything
+
+
+@triton.jit
+def shortest_span(
+    context_lens, query_start, requests, mixed, longest, everything, slots, LEAST: tl.constexpr, MOST: tl.constexpr,
+    UNIT: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """The fewest units, at least LEAST, with which there are no more than ``slots`` parts, or, if there are fewer slots
+    than requests that decode, one part a context; and no context has more than MOST parts."""
     low = tl.maximum(tl.maximum(LEAST, tl.cdiv(longest, MOST)), tl.cdiv(everything, slots))
     high = tl.maximum(low, longest)
     if slots > requests:  # each context's last part may be shorter: with a slot less for each, all fit for certain
@@ -66,6 +73,26 @@ def shortest_span(
         high = tl.where(fits, middle, high)
         low = tl.where(fits, low, middle + 1)
     return low
+
+
+@triton.jit
+def chosen_span(
+    context_lens, query_start, requests, mixed, slots, programs, LEAST: tl.constexpr, MOST: tl.constexpr,
+    UNIT: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """That of `shortest_span` for ``slots``; or for all ``programs``, if less than four fifths of the slots, over the
+    rounds that there are, would be at work: as many as if all parts were as long as the longest."""
+    longest, everything = sizes(context_lens, query_start, requests, mixed, UNIT, TILE)
+    span = shortest_span(
+        context_lens, query_start, requests, mixed, longest, everything, slots, LEAST, MOST, UNIT, TILE
+    )
+    rounds = tl.cdiv(count_parts(context_lens, query_start, requests, mixed, span, requests, UNIT, TILE), slots)
+    room = tl.minimum(span, longest).to(tl.int64) * slots * rounds
+    if (programs > slots) & (4 * room > 5 * everything.to(tl.int64)):
+        span = shortest_span(
+            context_lens, query_start, requests, mixed, longest, everything, programs, LEAST, MOST, UNIT, TILE
+        )
+    return span
 
 
 @triton.jit(
@@ -87,7 +114,7 @@ def plan_kernel(
     announce(PDL)
     await_input(PDL)
     row = tl.program_id(0)
-    span = shortest_span(context_lens, query_start, requests, mixed, slots, LEAST, MOST, UNIT, TILE)
+    span = chosen_span(context_lens, query_start, requests, mixed, slots, programs, LEAST, MOST, UNIT, TILE)
     first = count_parts(context_lens, query_start, requests, mixed, span, row, UNIT, TILE)
     units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
     count = parts_of(units, decodes, span)

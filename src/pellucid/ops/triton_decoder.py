@@ -10,20 +10,26 @@ import torch
 import torch.nn.functional as F
 
 from pellucid.ops.base import Heads
-from pellucid.ops.triton_matrix import TritonGated, TritonLinear, unscaled
+from pellucid.ops.triton_matrix import TritonGated, TritonLinear, counters, unscaled
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_rope import rotate, rotated_product
 from pellucid.ops.triton_tiles import tile_for
-from pellucid.triton_launch import chained
 
 if TYPE_CHECKING:
     from pellucid.attention import AttentionBackend, KVStorage, StepLayout
 
 
+class Planned(Protocol):
+    """What attention makes once a step. ``counters``, as many as asked for, int32, are 0, for others that need some."""
+
+    @property
+    def counters(self) -> torch.Tensor: ...
+
+
 class Attends(Protocol):
     """The half of attention that comes after K and V have been written."""
 
-    def plan(self, q: torch.Tensor, kv: KVStorage, layout: StepLayout) -> object:
+    def plan(self, q: torch.Tensor, kv: KVStorage, layout: StepLayout, counters: int) -> Planned:
         """What `attend` needs to know in every layer of a step; ``q`` is only asked for its sizes and type."""
 
     def attend(
@@ -33,14 +39,9 @@ class Attends(Protocol):
         kv: KVStorage,
         layout: StepLayout,
         out: torch.Tensor,
-        plan: object,
-        *,
-        pdl: bool = False,
+        plan: Planned,
     ) -> None:
-        """Write the attention of ``q`` [T, H, D], its heads side by side, to ``out`` [T, H, D]; padding to zeros.
-
-        ``pdl``: as the kernels here, it may start before the one before it has ended.
-        """
+        """Write the attention of ``q`` [T, H, D], its heads side by side, to ``out`` [T, H, D]; padding to zeros."""
 
 
 class TritonLayer(NamedTuple):
@@ -62,6 +63,7 @@ class TritonDecoder:
 
     def __init__(self, layers: Sequence[TritonLayer], heads: Heads, eps: float) -> None:
         self._layers, self._heads, self._eps = layers, heads, eps
+        self._counters = counters(*(matrix for layer in layers for matrix in (layer.output, layer.down)))
 
     def __call__(
         self,
@@ -73,14 +75,13 @@ class TritonDecoder:
         attention: AttentionBackend,
     ) -> None:
         attends = cast("Attends", attention)  # as its name says
-        pdl = chained(x.device)["PDL"]
         attended = x.new_empty((len(x), self._heads.queries, self._heads.dim))
-        plan = attends.plan(attended, kv, layout)
+        plan = attends.plan(attended, kv, layout, self._counters)
         for index, layer in enumerate(self._layers):
             q = self._queries(layer, *self._normed(x, layer.input_norm), cos, sin, kv.layer(index), layout.slots)
-            attends.attend(index, q, kv, layout, attended, plan, pdl=pdl)
-            layer.output.add_to(x, attended.flatten(1))
-            layer.down.add_to(x, layer.gate_up.normed(*self._normed(x, layer.mlp_norm)))
+            attends.attend(index, q, kv, layout, attended, plan)
+            layer.output.add_to(x, attended.flatten(1), plan.counters)
+            layer.down.add_to(x, layer.gate_up.normed(*self._normed(x, layer.mlp_norm)), plan.counters)
 
     def _normed(self, x: torch.Tensor, norm: torch.Tensor) -> tuple[torch.Tensor, float | None]:
         """What RMSNorm makes of ``x``; or ``x``, and the eps that it is to be normed with, by whoever multiplies it.

@@ -184,7 +184,7 @@ def gathered(
     return sums, is_last
 
 
-@triton.jit(do_not_specialize=["tokens"])
+@triton.jit(do_not_specialize=["tokens"], do_not_specialize_on_alignment=["arrived"])
 def product_kernel(
     x, x_stride, eps, weight, bias, out, out_stride, shared, arrived, tokens, N: tl.constexpr, K: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr,
@@ -262,14 +262,20 @@ def product(
     """Write ``x`` [T, in] times ``weight`` [out, in] to ``out`` [T, out], or ``add`` it there.
 
     With ``eps``, x is normed first: RMSNorm without weights. Programs that share out the inputs count themselves in
-    ``arrived`` [out / 16 or more] int32, which is 0 before and after.
+    ``arrived`` [out / 16 or more] int32, if it is there, which is 0 before and after.
     """
     arguments, chosen, options = prepared(x, eps, weight)
     outputs, inputs = weight.shape
-    shared = out if chosen.shares == 1 else torch.empty((chosen.shares, *out.shape), device=out.device)
-    product_kernel[triton.cdiv(outputs, chosen.columns), chosen.shares](
-        *arguments, weight if bias is None else bias, out, out.stride(0), shared, out if arrived is None else arrived,
-        len(x), outputs, inputs, SHARES=chosen.shares, BIAS=bias is not None, ADD=add, **options,
+    programs = triton.cdiv(outputs, chosen.columns)
+    unused = out
+    if chosen.shares == 1:
+        shared = arrived = unused
+    else:
+        shared = torch.empty((chosen.shares, *out.shape), dtype=torch.float32, device=out.device)
+        arrived = torch.zeros(programs, dtype=torch.int32, device=out.device) if arrived is None else arrived
+    product_kernel[programs, chosen.shares](
+        *arguments, unused if bias is None else bias, out, out.stride(0), shared, arrived, len(x), outputs, inputs,
+        SHARES=chosen.shares, BIAS=bias is not None, ADD=add, **options,
     )  # fmt: skip
 
 

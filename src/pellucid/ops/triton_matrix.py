@@ -9,7 +9,7 @@ from pellucid.ops.triton_embedding import rows
 from pellucid.ops.triton_gate import gated
 from pellucid.ops.triton_matmul import gated_product, product
 from pellucid.ops.triton_norm import Unscaled, rms_norm
-from pellucid.ops.triton_tiles import tile_for
+from pellucid.ops.triton_tiles import LEAST_COLUMNS, tile_for
 
 MOST_UNSCALED = 256
 """Rows: with more, to look at each of them again for its factor costs more than a kernel that norms them."""
@@ -26,7 +26,6 @@ class TritonLinear:
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         self.weight, self.bias = weight, bias
         self.nbytes = weight.nbytes + (0 if bias is None else bias.nbytes)
-        self._arrived = torch.zeros(-(-len(weight) // 16), dtype=torch.int32, device=weight.device)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self.normed(x, None)
@@ -36,16 +35,22 @@ class TritonLinear:
         if tile_for(self.weight, len(x)) is None:
             return F.linear(x if eps is None else rms_norm(x, None, eps), self.weight, self.bias)
         out = torch.empty((len(x), len(self.weight)), dtype=x.dtype, device=x.device)
-        product(x, self.weight, out, eps=eps, bias=self.bias, arrived=self._arrived)
+        product(x, self.weight, out, eps=eps, bias=self.bias)
         return out
 
-    def add_to(self, residual: torch.Tensor, x: torch.Tensor) -> None:
+    def add_to(self, residual: torch.Tensor, x: torch.Tensor, counters: torch.Tensor | None = None) -> None:
+        """``counters``: as many as `counters` says, int32, of a step; 0 whenever no kernel is at work."""
         if tile_for(self.weight, len(x)):
-            product(x, self.weight, residual, bias=self.bias, add=True, arrived=self._arrived)
+            product(x, self.weight, residual, bias=self.bias, add=True, arrived=counters)
             return
         residual.addmm_(x, self.weight.T)
         if self.bias is not None:
             residual += self.bias
+
+
+def counters(*matrices: TritonLinear) -> int:
+    """How many counters are enough for any of ``matrices``."""
+    return max(-(-len(matrix.weight) // LEAST_COLUMNS) for matrix in matrices)
 
 
 class TritonGated:

@@ -10,6 +10,9 @@ import triton
 NARROW = 64
 """The most rows that the narrow kernels take; products with more are left to cuBLAS."""
 
+LEAST_COLUMNS = 16
+"""Of a program that computes several rows."""
+
 ROWS = (1, 16, 32, 64)
 """Rows that a program computes: a kernel is compiled for each, so there are few."""
 
