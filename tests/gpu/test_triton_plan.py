@@ -214,7 +214,7 @@ def test_more_requests_than_programs_at_once(monkeypatch: pytest.MonkeyPatch, dr
     step = make_step(rows, Sizes(1, 1), torch.float32, DEVICE, draw)
     plan = TritonAttention().plan(step.q, step.kv, step.layout)
     assert len(plan.parts) == 4 + 2 * ROUNDS
-    assert [part.count for part in read(plan.parts)] == [1] + [7] * 7 + [1, 1]
+    assert [part.count for part in read(plan.parts)] == [1] + [5] * 5 + [1, 1]
 
 
 @pytest.mark.parametrize(

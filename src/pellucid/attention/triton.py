@@ -26,7 +26,7 @@ LEAST_PART = 64
 """Keys: a context of no more is one part; in longer ones every part but the last has more than half of them. Shorter
 parts would cost more in putting together than they save."""
 MOST_PARTS = 64
-ROUNDS = 3
+ROUNDS = 2
 """Of programs more, where requests are half as many as can be at work at once, or more: for contexts so unequal that
 the longest would keep all others waiting, which are then cut into parts that take turns."""
 
