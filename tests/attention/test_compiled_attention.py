@@ -65,7 +65,6 @@ def play(texts: Sequence[Text], cuts: Sequence[Sequence[int]], block_size: int, 
             block_tables=torch.stack([torch.cat((tables[row], tables[row].new_zeros(width)))[:width] for row in rows]),
             slots=torch.cat([slots(tables[row], mine, block_size) for row, mine in zip(rows, ranges, strict=True)]),
             max_query=max(map(len, ranges)),
-            max_context=max(mine.stop for mine in ranges),
         )
         q, k, v = (
             torch.cat([texts[row][part][mine.start : mine.stop] for row, mine in zip(rows, ranges, strict=True)])

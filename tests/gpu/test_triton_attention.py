@@ -150,7 +150,7 @@ def test_sizes_of_the_step_are_upper_bounds(
     backend: TritonAttention, device: torch.device, draw: torch.Generator
 ) -> None:
     step = make_step([(1, 300), (1, 64)], Sizes(), torch.float32, device, draw)
-    step.layout = replace(step.layout, max_query=64, max_context=8192)
+    step.layout = replace(step.layout, max_query=64)
     check(backend, step)
 
 
