@@ -221,7 +221,7 @@ def test_more_requests_than_programs_at_once(monkeypatch: pytest.MonkeyPatch, dr
 def test_any_number_of_parts_has_the_same_result(
     monkeypatch: pytest.MonkeyPatch, draw: torch.Generator, room: int
 ) -> None:
-    """From one part a context to more than are put together at once; and again on the same plan, as in the next layer."""
+    """From one part a context to more than are put together at once; and again on the same plan, as a next layer."""
     monkeypatch.setattr(triton_attention, "processors", lambda device: room)
     monkeypatch.setattr(triton_attention, "decode_tile", lambda *sizes: decode_tile(*sizes)._replace(programs=1))
     step = make_step([(1, 1300), (1, 300), (1, 1), (1, 65)], Sizes(5, 1), torch.float32, DEVICE, draw)
