@@ -82,6 +82,5 @@ def make_case(
         block_tables=tables,
         slots=torch.tensor(slots),
         max_query=max(count for count, _ in rows),
-        max_context=max(context for _, context in rows),
     )
     return Case(kv, layout, torch.cat(q), torch.cat(k), torch.cat(v), torch.cat(expected), torch.cat(size))

@@ -144,7 +144,6 @@ def test_a_block_filled_in_this_very_step_may_be_shared(backend: AttentionBacken
         block_tables=torch.tensor([[3, 1], [3, 0]], dtype=torch.int32),
         slots=torch.tensor([4, 5, 12, 13, 14, 15]),
         max_query=4,
-        max_context=6,
     )
     keys, values = torch.cat((alone.k, k)), torch.cat((alone.v, v))
     step = Case(
@@ -171,7 +170,6 @@ def test_padding_writes_to_block_0_only_and_harms_nobody(backend: AttentionBacke
         block_tables=F.pad(case.layout.block_tables, (0, 0, 0, 2)),
         slots=torch.cat([case.layout.slots, torch.arange(extra)]),
         max_query=case.layout.max_query,
-        max_context=case.layout.max_context,
     )
     q, k, v = (F.pad(x, (0, 0, 0, 0, 0, extra), value=torch.nan) for x in (case.q, case.k, case.v))
     untouched = [b for b in range(1, case.kv.num_blocks) if b not in set((case.layout.slots // 16).tolist())]

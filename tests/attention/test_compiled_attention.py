@@ -65,7 +65,6 @@ def play(texts: Sequence[Text], cuts: Sequence[Sequence[int]], block_size: int, 
             block_tables=torch.stack([torch.cat((tables[row], tables[row].new_zeros(width)))[:width] for row in rows]),
             slots=torch.cat([slots(tables[row], mine, block_size) for row, mine in zip(rows, ranges, strict=True)]),
             max_query=max(map(len, ranges)),
-            max_context=max(mine.stop for mine in ranges),
         )
         q, k, v = (
             torch.cat([texts[row][part][mine.start : mine.stop] for row, mine in zip(rows, ranges, strict=True)])
@@ -157,6 +156,6 @@ def test_a_pool_of_another_type_is_refused() -> None:
     one = text(1, 1, (2, 1, 16), torch.bfloat16)
     kv = KVStorage(1, 2, 4, 1, 16, torch.float32)
     first = torch.ones(1, dtype=torch.int32)
-    layout = StepLayout(torch.tensor([0, 1], dtype=torch.int32), first, first[None], torch.tensor([4]), 1, 1)
+    layout = StepLayout(torch.tensor([0, 1], dtype=torch.int32), first, first[None], torch.tensor([4]), 1)
     with pytest.raises(InvariantViolation, match=r"bfloat16.*float32"):
         CompiledAttention().forward(0, *one, kv, layout)

@@ -51,7 +51,7 @@ def test_idle_options_are_named_in_one_line() -> None:
     ]
 
 
-def test_the_share_of_memory_is_handed_on_as_the_upper_bound_it_is() -> None:
+def test_the_share_of_memory_is_handed_on_and_it_is_said_what_it_is_of() -> None:
     kept, said = ours(gpu_memory_utilization=0.35)
     assert kept["gpu_memory_utilization"] == 0.35
     assert said == ["gpu_memory_utilization=0.35 is of a GPU, as in vLLM; on a CPU it only bounds the KV pool."]

@@ -11,43 +11,17 @@ from __future__ import annotations
 
 import json
 import sys
-from types import SimpleNamespace
 
 import torch
 import triton
 import triton.language as tl
-from triton.backends.compiler import GPUTarget
+from absent_card import card
 
 from pellucid.errors import KernelError
 from pellucid.runtime.compiling import compile_ahead, left_out, prepare
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+DEVICE = card()
 launched: list[str] = []
-
-
-class AbsentCard:
-    """As much of a driver as compiling needs."""
-
-    utils = SimpleNamespace(
-        get_device_properties=lambda device: {"max_shared_mem": 232448, "multiprocessor_count": 132},
-        load_binary=lambda name, binary, shared, device: (1, 1, 32, 0, 1024),
-    )
-
-    def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def set_current_device(self, device: int) -> None:
-        assert device == 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-    def launcher_cls(self, source: object, metadata: object) -> object:
-        """Of what a launch is given, only the hook in front of it is run, with what it is told."""
-        return lambda x, y, z, stream, function, packed, told, before, after, *arguments: before(told)
 
 
 @triton.jit
@@ -73,13 +47,11 @@ def launch() -> None:
     for width in (16, 32, 16):
         add_kernel[(1,)](x, 2.5, WIDTH=width)
     negate_kernel[(1,)](x, WIDTH=64)
-    if launched and DEVICE == "cuda":
+    if launched and DEVICE.type == "cuda":
         assert x[:33].tolist() == [-7.5] * 16 + [-2.5] * 16 + [0]
 
 
 def main(ahead: bool) -> None:
-    if DEVICE == "cpu":
-        triton.runtime.driver.set_active(AbsentCard())
     triton.knobs.runtime.launch_enter_hook.add(lambda metadata: launched.append(metadata.get()["name"]))
     compiled: list[bool] = []
     triton.knobs.compilation.listener = lambda *, cache_hit, **_: compiled.append(not cache_hit)

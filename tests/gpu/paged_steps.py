@@ -70,7 +70,6 @@ def make_step(
         block_tables=tables,
         slots=torch.cat(slots),
         max_query=int(counts.max()),
-        max_context=int(contexts.max()),
     )
     q, k, v = (random(tokens, heads, sizes.dim) for heads in (sizes.heads, sizes.kv_heads, sizes.kv_heads))
     return Step(kv, layout, q, k, v)

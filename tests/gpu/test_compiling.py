@@ -14,13 +14,13 @@ import torch
 
 from pellucid.runtime.compiling import compile_ahead
 
-PROGRAM = Path(__file__).with_name("compiled_ahead.py")
+HERE = Path(__file__).parent
 LAUNCHED = ["add_kernel", "add_kernel", "add_kernel", "negate_kernel"]
 
 
-def run(how: str, cache: Path) -> dict[str, Any]:
+def run(how: str, cache: Path, program: str = "compiled_ahead.py") -> dict[str, Any]:
     surroundings = {**os.environ, "TRITON_CACHE_DIR": str(cache), "TRITON_INTERPRET": "0"}
-    done = subprocess.run([sys.executable, PROGRAM, how], env=surroundings, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, HERE / program, how], env=surroundings, capture_output=True, text=True)
     assert not done.returncode, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -40,6 +40,15 @@ def test_a_kernel_that_cannot_be_compiled_is_named(tmp_path: Path) -> None:
     refusal = run("ahead", tmp_path)["refusal"]
     assert refusal.startswith("Kernel broken_kernel cannot be compiled")
     assert "power of 2" in refusal
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_steps_of_one_layer_launch_every_kernel_that_steps_of_all_do(tmp_path: Path, kind: str) -> None:
+    kernels = run(kind, tmp_path, "kernels_of_steps.py")
+    for work in ("rehearsal", "buckets"):
+        assert kernels[f"shallow {work}"] == kernels[f"whole {work}"] != []
+    assert kernels["served"]
+    assert set(kernels["served"]) <= set(kernels["shallow buckets"])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here")

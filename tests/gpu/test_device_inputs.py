@@ -69,7 +69,6 @@ def assert_agree(plain: StepInputs, device: StepInputs) -> None:
         blocks = -(-context // BLOCK)
         assert torch.equal(layout.block_tables[row, :blocks], theirs.block_tables[row, :blocks])
     assert layout.max_query >= theirs.max_query
-    assert layout.max_context >= theirs.max_context
     assert (layout.slots[tokens:] < BLOCK).all()
     assert (layout.context_lens[rows:] == 0).all()
     assert (device.token_ids[tokens:] == 0).all()

@@ -126,7 +126,6 @@ def make_layout(tokens: int, draw: torch.Generator, device: torch.device) -> tup
         block_tables=torch.nn.utils.rnn.pad_sequence(list(blocks), batch_first=True).int().to(device),
         slots=torch.cat(slots).to(device),
         max_query=max(counts),
-        max_context=max(contexts),
     )
     return layout, torch.cat(places).to(device)
 

@@ -110,7 +110,6 @@ class Alone:
             block_tables=self._table[None],
             slots=self._table[positions // BLOCK].long() * BLOCK + positions % BLOCK,
             max_query=len(ids),
-            max_context=self._computed,
         )
         hidden = self._model.forward(torch.tensor(ids), positions, self._kv, layout, ReferenceAttention())
         return self._model.logits(hidden)

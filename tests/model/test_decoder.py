@@ -49,7 +49,6 @@ def step(model: Model, attention: CompiledAttention) -> tuple[torch.Tensor, torc
         block_tables=tables,
         slots=torch.cat([tables[r][at // BLOCK].long() * BLOCK + at % BLOCK for r, at in enumerate(positions)]),
         max_query=max(count for count, _ in ROWS),
-        max_context=max(context for _, context in ROWS),
     )
     tokens = torch.randint(config.vocab_size, (len(layout.slots),), generator=draw)
     hidden = model.forward(tokens, torch.cat(positions), kv, layout, attention)

@@ -91,7 +91,7 @@ def test_inputs_of_a_mixed_step() -> None:
     assert layout.context_lens.tolist() == [4, 9, 6]
     assert layout.block_tables.tolist() == [[9, 0, 0], [30, 7, 21], [30, 5, 0]]
     assert layout.slots.tolist() == [9 * 4 + 3, 7 * 4 + 1, 7 * 4 + 2, 7 * 4 + 3, 21 * 4, 5 * 4, 5 * 4 + 1]
-    assert (layout.max_query, layout.max_context) == (4, 9)
+    assert layout.max_query == 4
     dtypes = (layout.query_start.dtype, layout.context_lens.dtype, layout.block_tables.dtype, layout.slots.dtype)
     assert dtypes == (torch.int32, torch.int32, torch.int32, torch.int64)
     assert model.hidden_rows == [1, 2]

@@ -28,6 +28,4 @@ class StepLayout:
     slots: torch.Tensor
     """[T] int64: where the K and V of each token go."""
     max_query: int
-    """The most tokens that any one request computes."""
-    max_context: int
-    """The largest entry of ``context_lens``."""
+    """The most tokens that any one request computes, or more."""

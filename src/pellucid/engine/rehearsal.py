@@ -34,7 +34,6 @@ def rehearse(model: Model, attention: AttentionBackend, block_size: int, tokens:
             ]
         ),
         max_query=max(lengths),
-        max_context=max(lengths),
     )
     hidden = model.forward(torch.zeros_like(positions), positions, storage, layout, attention)
     model.logits(hidden[:samples])

@@ -121,9 +121,7 @@ def load(
 
 
 def _gguf(path: Path, name: str | None = None) -> Checkpoint:
-    from pellucid.model.gguf_checkpoint import (
-        GGUFCheckpoint,
-    )  # here, because gguf and tokenizers take a while to import
+    from pellucid.model.gguf_checkpoint import GGUFCheckpoint  # here, because it takes a while to import
 
     return GGUFCheckpoint(path, name)
 

@@ -48,7 +48,6 @@ def step_inputs(plan: StepPlan, rows: list[Row], tables: Tables, block_size: int
         block_tables=tables.blocks[lines, : -(-max(ends) // block_size)],
         slots=blocks.long() * block_size + positions % block_size,
         max_query=max(plan.counts),
-        max_context=max(ends),
     )
     sampled = query_start[1:][torch.tensor(plan.samples, device=device)] - 1
     return StepInputs(tables.tokens[lines[owner], positions], positions, layout, sampled)
