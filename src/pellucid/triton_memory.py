@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -25,7 +25,8 @@ def shared_memory(device: torch.device) -> float:
     """Bytes that a program may take on ``device``. In Triton's interpreter there is no limit."""
     if INTERPRETED or device.type != "cuda":
         return math.inf
-    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    properties: Any = torch.cuda.get_device_properties(device)  # has more than its type says
+    return float(properties.shared_memory_per_block_optin)
 
 
 def first_to_fit(tiles: Iterable[Tile], need: Callable[[Tile], int], limit: float, what: str) -> Tile:
@@ -39,6 +40,6 @@ def first_to_fit(tiles: Iterable[Tile], need: Callable[[Tile], int], limit: floa
             return tile
         least = min(least, need(tile))
     raise KernelError(
-        f"{what} takes {least:,} bytes of a multiprocessor's shared memory, and on this device a program has {limit:,} "
-        "at most: choose attention_backend='reference', or another dtype."
+        f"{what} takes {least:,} bytes of a multiprocessor's shared memory, and on this device a program has "
+        f"{limit:,.0f} at most: choose attention_backend='reference', or another dtype."
     )
