@@ -29,7 +29,7 @@ def test_unknown_name_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize("block_size", [2**i for i in range(9)])
 def test_powers_of_two_are_block_sizes(block_size: int) -> None:
-    ReferenceAttention().check(block_size, head_dim=64, heads=9, kv_heads=3)
+    ReferenceAttention().check(block_size, 64, 9, 3, torch.float32, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("block_size", [-16, 0, 3, 24, 255, 512])
@@ -37,9 +37,9 @@ def test_other_block_sizes_are_refused(block_size: int) -> None:
     with pytest.raises(
         ConfigError, match=f"block_size {block_size} is not supported; choose a power of two from 1 to 256"
     ):
-        ReferenceAttention().check(block_size, head_dim=64, heads=9, kv_heads=3)
+        ReferenceAttention().check(block_size, 64, 9, 3, torch.float32, torch.device("cpu"))
 
 
 def test_heads_must_share_evenly() -> None:
     with pytest.raises(ConfigError, match=r"9 query heads.* 2 KV heads"):
-        ReferenceAttention().check(16, head_dim=64, heads=9, kv_heads=2)
+        ReferenceAttention().check(16, 64, 9, 2, torch.float32, torch.device("cpu"))

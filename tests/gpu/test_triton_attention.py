@@ -116,7 +116,7 @@ def test_tiles_find_their_request_among_many(device: torch.device, draw: torch.G
 
 def test_large_tiles(backend: TritonAttention, dtype: torch.dtype, device: torch.device, draw: torch.Generator) -> None:
     tokens = 16 * processors(device) + 40
-    assert prefill_tile(8 * tokens, 16, dtype, device) != prefill_tile(8, 16, dtype, device)
+    assert prefill_tile(8 * tokens, 4, 16, dtype, device) != prefill_tile(8, 4, 16, dtype, device)
     check(backend, make_step([(1, 90), (tokens, tokens + 30), (60, 60)], Sizes(8, 2), dtype, device, draw))
 
 
@@ -195,11 +195,11 @@ def test_by_name(device: torch.device) -> None:
 
 def test_sizes_without_a_kernel_are_refused(backend: TritonAttention, device: torch.device) -> None:
     with pytest.raises(ConfigError, match="up to 256 numbers, not 512"):
-        backend.check(16, head_dim=512, heads=2, kv_heads=2)
+        backend.check(16, 512, 2, 2, torch.float16, device)
     with pytest.raises(ConfigError, match="up to 256 numbers, not 512"):
         attention_backend("triton", device, head_dim=512)
     with pytest.raises(ConfigError, match="up to 64 query heads a KV head, not 71"):
-        backend.check(16, head_dim=64, heads=71, kv_heads=1)
+        backend.check(16, 64, 71, 1, torch.float16, device)
 
 
 @ON_GPU

@@ -196,7 +196,7 @@ def test_the_longest_contexts() -> None:
 @pytest.mark.parametrize("rows", [[(1, 700), (1, 40)], [(1, 700), (3, 50), (1, 40)]], ids=["decoding", "mixed"])
 def test_a_plan_of_a_step(rows: Rows, draw: torch.Generator) -> None:
     step = make_step(rows, Sizes(6, 3), torch.float32, DEVICE, draw)
-    tile = decode_tile(2, 16, torch.float32)
+    tile = decode_tile(2, 16, torch.float32, DEVICE)
     slots = processors(DEVICE) * tile.programs // 3
     plan = TritonAttention().plan(step.q, step.kv, step.layout)
     assert len(plan.parts) == slots

@@ -22,8 +22,13 @@ class AttentionBackend(ABC):
     batch_invariant: ClassVar[bool] = False
 
     @abstractmethod
-    def check(self, block_size: int, head_dim: int, heads: int, kv_heads: int) -> None:
-        """Raise `ConfigError` if this backend cannot run these sizes. Allocates nothing."""
+    def check(
+        self, block_size: int, head_dim: int, heads: int, kv_heads: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        """Raise `ConfigError` if this backend cannot run these sizes, `KernelError` if not on this device.
+
+        Allocates nothing.
+        """
 
     @abstractmethod
     def forward(

@@ -39,8 +39,10 @@ class CompiledAttention(AttentionBackend):
             return f"there are kernels for heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}"
         return native().missing(dtype, device)
 
-    def check(self, block_size: int, head_dim: int, heads: int, kv_heads: int) -> None:
-        ReferenceAttention().check(block_size, head_dim, heads, kv_heads)
+    def check(
+        self, block_size: int, head_dim: int, heads: int, kv_heads: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        ReferenceAttention().check(block_size, head_dim, heads, kv_heads, dtype, device)
         if head_dim > MOST_HEAD_DIM:
             raise ConfigError(
                 f"Compiled attention takes heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}; "

@@ -21,7 +21,9 @@ class ReferenceAttention(AttentionBackend):
 
     name = "reference"
 
-    def check(self, block_size: int, head_dim: int, heads: int, kv_heads: int) -> None:
+    def check(
+        self, block_size: int, head_dim: int, heads: int, kv_heads: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
         check_block_size(block_size)
         if head_dim < 1 or kv_heads < 1 or heads < 1 or heads % kv_heads:
             raise ConfigError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, partial
 from typing import NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from pellucid.attention.triton_prefill import prefill_kernel
 from pellucid.attention.triton_write import write_kernel
 from pellucid.errors import ConfigError
 from pellucid.triton_launch import INTERPRETED, chained, upcast
+from pellucid.triton_memory import first_to_fit, shared_memory
 
 MOST_HEAD_DIM = 256
 MOST_GROUP = 64
@@ -73,8 +75,10 @@ class TritonAttention(AttentionBackend):
             return f"there are kernels for heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}"
         return None
 
-    def check(self, block_size: int, head_dim: int, heads: int, kv_heads: int) -> None:
-        ReferenceAttention().check(block_size, head_dim, heads, kv_heads)
+    def check(
+        self, block_size: int, head_dim: int, heads: int, kv_heads: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        ReferenceAttention().check(block_size, head_dim, heads, kv_heads, dtype, device)
         if head_dim > MOST_HEAD_DIM:
             raise ConfigError(
                 f"Triton attention takes heads of up to {MOST_HEAD_DIM} numbers, not {head_dim}; "
@@ -85,6 +89,8 @@ class TritonAttention(AttentionBackend):
                 f"Triton attention takes up to {MOST_GROUP} query heads a KV head, not {heads // kv_heads}; "
                 "choose attention_backend='reference'."
             )
+        decode_tile(heads // kv_heads, padded(head_dim), dtype, device)
+        prefill_tile(1, heads // kv_heads, padded(head_dim), dtype, device)
 
     def forward(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, kv: KVStorage, layout: StepLayout
@@ -107,7 +113,7 @@ class TritonAttention(AttentionBackend):
         """Share out the contexts of a step, for `attend` in all layers; ``q`` is as there, and may be of any layer."""
         kv_heads, dim = kv.layer(0)[0].shape[2:]
         requests, group = len(layout.context_lens), q.shape[1] // kv_heads
-        tile = decode_tile(group, padded(dim), q.dtype)
+        tile = decode_tile(group, padded(dim), q.dtype, q.device)
         slots = max(1, processors(q.device) * tile.programs // kv_heads)
         programs = slots if 2 * requests <= slots else requests + ROUNDS * slots
         every = kv_heads * programs
@@ -150,7 +156,7 @@ class TritonAttention(AttentionBackend):
         k_pool, v_pool = kv.layer(layer)
         kv_heads, dim = k_pool.shape[2:]
         group, padded_dim = q.shape[1] // kv_heads, padded(dim)
-        tile = decode_tile(group, padded_dim, q.dtype)
+        tile = decode_tile(group, padded_dim, q.dtype, q.device)
         padded_group = triton.next_power_of_2(group)
         decode_kernel[(kv_heads, len(plan.parts))](
             out, q, k_pool, v_pool, layout.block_tables, *plan[:4], layout.block_tables.stride(0), q.stride(0),
@@ -164,7 +170,7 @@ class TritonAttention(AttentionBackend):
         k_pool, v_pool = kv.layer(layer)
         kv_heads, dim = k_pool.shape[2:]
         group, requests = q.shape[1] // kv_heads, len(layout.context_lens)
-        tile = prefill_tile(len(q) * q.shape[1], padded(dim), q.dtype, q.device)
+        tile = prefill_tile(len(q) * q.shape[1], group, padded(dim), q.dtype, q.device)
         tiles = len(q) // (tile.rows // group) + requests + 1
         prefill_kernel[(kv_heads * tiles,)](
             out, q, k_pool, v_pool, layout.block_tables, layout.context_lens, layout.query_start, len(q), requests,
@@ -179,26 +185,66 @@ def is_mixed(q: torch.Tensor, layout: StepLayout) -> bool:
     return layout.max_query > 1 or len(q) != len(layout.context_lens)
 
 
-def decode_tile(group: int, padded_dim: int, dtype: torch.dtype) -> Tile:
+def decode_tile(group: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
     """Few warps a program, since each waits for all of it; ``programs`` are as many as have room, or a few less: then
     they spread evenly. As was best on an H200."""
     rows = max(16, triton.next_power_of_2(group))
     width = padded_dim * dtype.itemsize
     if rows > 16 or width > 256:
-        return Tile(rows, keys=16, warps=4, stages=3, programs=4)
-    if width > 128:
-        return Tile(rows, keys=32, warps=2, stages=4, programs=4)
-    return Tile(rows, keys=16, warps=1, stages=3, programs=10)
+        best = Tile(rows, keys=16, warps=4, stages=3, programs=4)
+    elif width > 128:
+        best = Tile(rows, keys=32, warps=2, stages=4, programs=4)
+    else:
+        best = Tile(rows, keys=16, warps=1, stages=3, programs=10)
+    return fitted(best, group, padded_dim, dtype, shared_memory(device))
 
 
-def prefill_tile(queries: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
+def prefill_tile(queries: int, group: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
     """Large tiles, unless that leaves processors idle (``queries`` is tokens × heads) or numbers are large."""
-    width = padded_dim * dtype.itemsize
-    if width > 256:
-        return Tile(rows=64, keys=32, warps=4, stages=2)
-    if queries < 128 * processors(device):
-        return Tile(rows=64, keys=64, warps=4, stages=3)
-    return Tile(rows=128, keys=64, warps=8, stages=3)
+    if padded_dim * dtype.itemsize > 256:
+        best = Tile(rows=64, keys=32, warps=4, stages=2)
+    elif queries < 128 * processors(device):
+        best = Tile(rows=64, keys=64, warps=4, stages=3)
+    else:
+        best = Tile(rows=128, keys=64, warps=8, stages=3)
+    return fitted(best, group, padded_dim, dtype, shared_memory(device))
+
+
+def fitted(best: Tile, group: int, padded_dim: int, dtype: torch.dtype, limit: float) -> Tile:
+    """``best``, if it makes do with ``limit`` bytes of shared memory, or the largest like it that does.
+
+    It holds the ``group`` of a KV head's query heads. Raises `KernelError` if nothing does.
+    """
+    need = partial(shared_bytes, padded_dim=padded_dim, itemsize=dtype.itemsize)
+    what = f"Triton attention with {group} query heads a KV head, of {padded_dim} numbers of {8 * dtype.itemsize} bits,"
+    return first_to_fit(_ever_smaller(best, max(16, triton.next_power_of_2(group))), need, limit, what)
+
+
+def shared_bytes(tile: Tile, padded_dim: int, itemsize: int) -> int:
+    """Bytes of shared memory that a program takes, at most: as Triton 3.6 compiles it for any card.
+
+    Queries lie there, and keys and values of the loads in flight. The last of these need no place, if the products read
+    them from registers; then the weights of the keys may. 2 KiB are for block numbers and barriers. A number of float32
+    is multiplied as two of TF32.
+    """
+    load, parts = 2 * tile.keys * padded_dim, 2 if itemsize == 4 else 1
+    from_memory = tile.stages * load + parts * tile.rows * padded_dim
+    from_registers = (tile.stages - 1) * load + parts * tile.rows * (padded_dim + tile.keys)
+    return max(from_memory, from_registers) * itemsize + 2048
+
+
+def _ever_smaller(tile: Tile, least_rows: int) -> Iterator[Tile]:
+    """Fewer loads in flight; then halves of the rows or of the keys, whatever are more."""
+    yield tile
+    while tile.stages > 2:
+        tile = tile._replace(stages=tile.stages - 1)
+        yield tile
+    while tile.keys > 16 or tile.rows > least_rows:
+        if tile.rows > max(tile.keys, least_rows) or tile.keys == 16:
+            tile = tile._replace(rows=tile.rows // 2)
+        else:
+            tile = tile._replace(keys=tile.keys // 2)
+        yield tile
 
 
 def padded(dim: int) -> int:

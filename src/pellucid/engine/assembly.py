@@ -55,7 +55,7 @@ class Assembly(NamedTuple):
 def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
     """Build the engine that ``options`` describe, with the weights of ``loaded`` if they are here already.
 
-    Raises `ConfigError` and `ModelError`, whatever can be known beforehand before weights are read.
+    Raises `ConfigError`, `KernelError` and `ModelError`, whatever can be known beforehand before weights are read.
     """
     device = _device(options, loaded)
     options = options.on(str(device))
@@ -67,7 +67,7 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
     assert source is not None
     config = source.config
     attention = attention_backend(options.attention_backend, device, dtype, config.head_dim)
-    attention.check(options.block_size, config.head_dim, config.num_heads, config.num_kv_heads)
+    attention.check(options.block_size, config.head_dim, config.num_heads, config.num_kv_heads, dtype, device)
     if device.type == "cuda" and _in_graphs(options, attention):
         from pellucid.runtime.compiling import prepare  # here, because most machines have no triton
 

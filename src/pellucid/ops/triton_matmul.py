@@ -14,8 +14,9 @@ import triton.language as tl
 
 from pellucid.ops.triton_matvec import one_row, row_ahead
 from pellucid.ops.triton_norm import rms_norm
-from pellucid.ops.triton_tiles import Tile, rows_of, tile_for
+from pellucid.ops.triton_tiles import Tile, fitted, rows_of, tile_for
 from pellucid.triton_launch import announce, await_input, chained, fetch, upcast
+from pellucid.triton_memory import shared_memory
 
 LINE = tl.constexpr(64)
 """Numbers in a line of the cache, of two bytes each."""
@@ -293,6 +294,7 @@ def prepared(x: torch.Tensor, eps: float | None, weight: torch.Tensor) -> tuple[
     assert chosen is not None  # who asks for so many rows asks cuBLAS
     if eps is not None and chosen.shares > 1:  # a share of a row does not know its scale
         x, eps = rms_norm(x, None, eps), None
+    chosen = fitted(chosen, rows, weight.shape[1], x.dtype, shared_memory(x.device))
     return (
         (x, x.stride(0), eps or 0.0, weight),
         chosen,

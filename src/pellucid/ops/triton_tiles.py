@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
 import triton
+
+from pellucid.triton_memory import first_to_fit
 
 NARROW = 64
 """The most rows that the narrow kernels take; products with more are left to cuBLAS."""
@@ -64,7 +68,7 @@ TUNED: dict[tuple[int, int, int], Tile | None] = {
     (4096, 14336, 16): None,
 }
 """Tiles by (outputs, inputs, rows of `ROWS`), or None for cuBLAS: what was best in the graph of a whole step on an
-H200, where the rule below was not."""
+H200, where the rule below was not. On another card they are a start: see `fitted`."""
 
 
 def rows_of(tokens: int) -> int:
@@ -86,6 +90,47 @@ def tile_for(weight: torch.Tensor, tokens: int) -> Tile | None:
     """The same, with ``weight``."""
     outputs, inputs = weight.shape
     return tile(outputs, inputs, tokens)
+
+
+def fitted(chosen: Tile, rows: int, inputs: int, dtype: torch.dtype, limit: float) -> Tile:
+    """``chosen``, if it makes do with ``limit`` bytes of shared memory, or the largest like it that does.
+
+    It is multiplied with ``rows`` of `ROWS`, of ``inputs`` numbers each.
+    """
+    need = partial(shared_bytes, rows=rows, inputs=inputs, itemsize=dtype.itemsize)
+    return first_to_fit(_ever_smaller(chosen, inputs), need, limit, f"A product of {rows} rows")
+
+
+def shared_bytes(tile: Tile, rows: int, inputs: int, itemsize: int) -> int:
+    """Bytes of shared memory that a program takes, at most: as Triton 3.6 compiles it for any card.
+
+    Rows and columns of the steps under way lie there. The last step needs no place if it is multiplied from registers:
+    64 rows of two bytes a number are not, from compute capability 9.0 on. What is there all at once passes through it,
+    if groups of warps share out the inputs either the rows or the columns; but float32 is multiplied from there.
+    """
+    if rows == 1:
+        return 4 * tile.columns
+    depth = tile.first + tile.last
+    if depth < inputs // tile.shares:
+        numbers = (tile.stages - (rows < 64 or itemsize == 4)) * (rows + tile.columns) * tile.first
+    else:
+        numbers = (rows + tile.columns) * depth // (2 if tile.split > 1 and itemsize == 2 else 1)
+    squares, sums = 4 * tile.warps * rows, 4 * tile.split * rows * tile.columns
+    return max(numbers * itemsize + squares, sums)
+
+
+def _ever_smaller(tile: Tile, inputs: int) -> Iterator[Tile]:
+    """Steps instead of all inputs at once, then fewer of them under way, then shorter ones."""
+    yield tile
+    if tile.first + tile.last >= inputs // tile.shares:
+        tile = Tile(tile.columns, first=128, stages=6, shares=tile.shares)
+        yield tile
+    while tile.stages > 2:
+        tile = tile._replace(stages=tile.stages - 1)
+        yield tile
+    while tile.first > 16 * tile.split:
+        tile = tile._replace(first=tile.first // 2)
+        yield tile
 
 
 def _for_one_row(outputs: int, inputs: int) -> Tile:

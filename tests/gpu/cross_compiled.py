@@ -1,0 +1,107 @@
+"""A program of its own, as Triton interprets in the tests' process: kernels compiled for a card that is not there.
+
+    python cross_compiled.py CAPABILITY LIMIT
+
+Prints a JSON object: of some kernels what they are, what they take of LIMIT bytes of shared memory and what was
+foretold; and what Triton says of one in the tile that is best on an H200.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from types import SimpleNamespace
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime.errors import OutOfResources
+
+from pellucid.attention import KVStorage, StepLayout
+from pellucid.attention import triton as attention
+from pellucid.ops import triton_matmul, triton_norm, triton_tiles
+from pellucid.ops.triton_matmul import gated_product, product
+
+CAPABILITY, LIMIT = map(int, sys.argv[1:])
+WIDE = (576, 1536, 64)
+"""Outputs, inputs and tokens: SmolLM2's, and a tile that takes 100 KiB."""
+loaded: list[tuple[str, int]] = []
+
+
+def load_binary(name: str, binary: bytes, shared: int, device: int) -> tuple[int, ...]:
+    loaded.append((name, shared))
+    return 1, 1, 32, 0, 1024
+
+
+class AbsentCard:
+    """As much of a driver as compiling needs; it launches nothing."""
+
+    utils = SimpleNamespace(get_device_properties=lambda device: {"max_shared_mem": LIMIT}, load_binary=load_binary)
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", CAPABILITY, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def launcher_cls(self, source: object, metadata: object) -> object:
+        return lambda *arguments: None
+
+
+def taken_by_product(outputs: int, inputs: int, tokens: int, dtype: torch.dtype, gated: bool = False) -> list[object]:
+    x, weight = torch.zeros(tokens, inputs, dtype=dtype), torch.zeros(outputs, inputs, dtype=dtype)
+    arrived = torch.zeros(outputs // 16, dtype=torch.int32)
+    if gated:
+        gated_product(x, weight, torch.zeros(tokens, outputs // 2, dtype=dtype), eps=1e-5)
+    else:
+        product(x, weight, torch.zeros(tokens, outputs, dtype=dtype), arrived=arrived)
+    rows, chosen = triton_tiles.rows_of(tokens), triton_tiles.tile(outputs, inputs, tokens)
+    assert chosen is not None
+    tile = triton_tiles.fitted(chosen, rows, inputs, dtype, LIMIT)
+    return [*loaded[-1], triton_tiles.shared_bytes(tile, rows, inputs, dtype.itemsize)]
+
+
+def taken_by_attention(tokens: int, group: int, dim: int, dtype: torch.dtype) -> list[object]:
+    """Of one request that computes ``tokens``, of the prompt if there are many."""
+    kv, q = KVStorage(1, 2, 16, 1, dim, dtype), torch.zeros(tokens, group, dim, dtype=dtype)
+    zeros = torch.zeros(2, 8, dtype=torch.int32)
+    layout = StepLayout(zeros[0, :2], zeros[0, :1], zeros[:1], torch.zeros(tokens, dtype=torch.int64), tokens, 128)
+    backend, device = attention.TritonAttention(), q.device
+    backend.attend(0, q, kv, layout, torch.empty_like(q), backend.plan(q, kv, layout))
+    if tokens == 1:
+        tile = attention.decode_tile(group, dim, dtype, device)
+    else:
+        tile = attention.prefill_tile(tokens * group, group, dim, dtype, device)
+    return [*loaded[-1], attention.shared_bytes(tile, dim, dtype.itemsize)]
+
+
+def refused() -> str:
+    """What is said of a product whose tile is left as it is; nothing if it fits."""
+    triton_matmul.shared_memory = lambda device: math.inf
+    try:
+        taken_by_product(*WIDE, torch.bfloat16)
+    except OutOfResources as error:
+        return str(error)
+    return ""
+
+
+def main() -> None:
+    triton.runtime.driver.set_active(AbsentCard())
+    for module in (triton_matmul, triton_norm, attention):
+        module.chained = lambda device: {"PDL": False}
+    triton_matmul.shared_memory = attention.shared_memory = lambda device: LIMIT
+    kernels = [
+        taken_by_product(*WIDE, torch.bfloat16),
+        taken_by_product(1024, 2048, 8, torch.float32),
+        taken_by_product(6144, 1024, 8, torch.bfloat16, gated=True),
+        taken_by_attention(1, 64, 128, torch.float32),
+        taken_by_attention(600, 3, 128, torch.bfloat16),
+    ]
+    print(json.dumps({"kernels": kernels, "as on an H200": refused()}))
+
+
+main()

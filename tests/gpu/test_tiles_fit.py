@@ -1,0 +1,138 @@
+"""Tiles where there is less shared memory than where they were found: they fit and compute the same, or are refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from near import assert_near, random
+from paged_steps import Sizes, check, make_step
+
+from pellucid.attention import triton as attention
+from pellucid.attention.triton import MOST_GROUP, TritonAttention, decode_tile, prefill_tile
+from pellucid.errors import KernelError
+from pellucid.ops import triton_matmul, triton_tiles
+from pellucid.ops.triton_matmul import product
+from pellucid.ops.triton_tiles import ROWS, TUNED, fitted
+
+KIB = 1024
+ADA, AMPERE, HOPPER = 99 * KIB, 163 * KIB, 227 * KIB
+LIMITS = (ADA, AMPERE, HOPPER)
+SIZES = (16, 64, 128, 576, 896, 960, 1024, 1536, 2048, 2560, 3072, 4096, 4864, 8192, 12288, 14336)
+PROGRAM = Path(__file__).with_name("cross_compiled.py")
+TYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def products() -> list[tuple[triton_tiles.Tile, int, int]]:
+    """(tile, rows, inputs) of the table, and of the rules for any other matrix."""
+    shapes = {(outputs, inputs, rows) for outputs in (*SIZES, 49152) for inputs in SIZES for rows in ROWS} | set(TUNED)
+    tiles = [(triton_tiles.tile(*shape), shape[2], shape[1]) for shape in sorted(shapes)]
+    return [(tile, rows, inputs) for tile, rows, inputs in tiles if tile is not None]
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_every_product_fits(limit: int) -> None:
+    found = products()
+    assert len(found) > len(TUNED)
+    for tile, rows, inputs in found:
+        for dtype in TYPES:
+            small = fitted(tile, rows, inputs, dtype, limit)
+            assert triton_tiles.shared_bytes(small, rows, inputs, dtype.itemsize) <= limit
+            assert (small.columns, small.shares) == (tile.columns, tile.shares)
+            if limit == HOPPER and dtype.itemsize == 2:
+                assert small == tile
+            if triton_tiles.shared_bytes(tile, rows, inputs, dtype.itemsize) <= limit:
+                assert small == tile
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_attention_fits(limit: int, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but that of float32 with more than 16 query heads a KV head, of more than 128 numbers."""
+
+    def tiles(group: int, dim: int, dtype: torch.dtype) -> list[attention.Tile]:
+        few, many = (prefill_tile(queries, group, dim, dtype, device) for queries in (1, 10**9))
+        return [few, many, decode_tile(group, dim, dtype, device)]
+
+    for dtype in TYPES:
+        for dim in (16, 32, 64, 128, 256):
+            for group in (1, 3, 8, 16, 17, MOST_GROUP):
+                if limit < HOPPER and dtype is torch.float32 and dim > 128 and group > 16:
+                    continue
+                monkeypatch.setattr(attention, "shared_memory", lambda _: HOPPER)
+                best = tiles(group, dim, dtype)
+                monkeypatch.setattr(attention, "shared_memory", lambda _: limit)
+                for tile, small in zip(best, tiles(group, dim, dtype), strict=True):
+                    assert attention.shared_bytes(small, dim, dtype.itemsize) <= limit
+                    assert small.rows >= group
+                    if attention.shared_bytes(tile, dim, dtype.itemsize) <= limit:
+                        assert small == tile
+
+
+def test_on_an_h200_attention_is_as_it_was_found_there(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "shared_memory", lambda _: HOPPER)
+    for dtype in TYPES:
+        for dim in (16, 64, 128) if dtype is torch.float32 else (16, 64, 128, 256):
+            for group in (1, 3, 8, MOST_GROUP):
+                tile = prefill_tile(10**9, group, dim, dtype, device)
+                assert tile[:2] == ((64, 32) if dim * dtype.itemsize > 256 else (128, 64))
+                assert decode_tile(group, dim, dtype, device).stages >= 3
+
+
+def test_attention_that_cannot_fit_is_refused(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "shared_memory", lambda _: ADA)
+    backend = TritonAttention()
+    sentence = r"64 query heads a KV head, of 256 numbers of 32 bits, takes [\d,]+ bytes .* 101,376 at most: choose att"
+    with pytest.raises(KernelError, match=sentence):
+        backend.check(16, 256, 64, 1, torch.float32, device)
+    backend.check(16, 256, 64, 1, torch.bfloat16, device)
+    backend.check(16, 256, 16, 1, torch.float32, device)
+
+
+@pytest.mark.parametrize(("rows", "limit"), [(16, 6 * KIB), (64, 9 * KIB)])
+def test_products_in_the_smallest_tiles(
+    rows: int, limit: int, dtype: torch.dtype, draw: torch.Generator, device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    chosen: list[triton_tiles.Tile] = []
+
+    def watched(*arguments: Any) -> triton_tiles.Tile:
+        chosen.append(fitted(*arguments))
+        return chosen[-1]
+
+    monkeypatch.setattr(triton_matmul, "fitted", watched)
+    monkeypatch.setattr(triton_matmul, "shared_memory", lambda _: limit)
+    monkeypatch.setitem(TUNED, (35, 200, 64), triton_tiles.Tile(32, 64))
+    x, weight = random((rows - 1, 200), draw, dtype, device), random((35, 200), draw, dtype, device) / 16
+    out = torch.empty((rows - 1, 35), dtype=dtype, device=device)
+    product(x, weight, out)
+    assert_near(out, x.double() @ weight.double().T)
+    assert chosen[0].stages == 2
+    assert chosen[0].first < 128
+
+
+def test_attention_in_the_smallest_tiles(
+    dtype: torch.dtype, draw: torch.Generator, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    least = attention.shared_bytes(attention.Tile(rows=16, keys=16, warps=4, stages=2), 16, dtype.itemsize)
+    monkeypatch.setattr(attention, "shared_memory", lambda _: least)
+    assert prefill_tile(1, 3, 16, dtype, device)[:2] == (16, 16)
+    check(TritonAttention(), make_step([(1, 90), (40, 70), (1, 33), (9, 9)], Sizes(6, 2), dtype, device, draw))
+
+
+@pytest.mark.parametrize(("capability", "limit"), [(89, ADA), pytest.param(90, HOPPER, marks=pytest.mark.slow)])
+def test_what_is_compiled_takes_no_more_than_foretold(capability: int, limit: int, tmp_path: Path) -> None:
+    surroundings = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
+    command = [sys.executable, PROGRAM, str(capability), str(limit)]
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert len(said["kernels"]) == 5
+    for name, takes, foretold in said["kernels"]:
+        assert 0 < takes <= foretold <= limit, name
+    assert ("out of resource: shared memory" in said["as on an H200"]) == (limit == ADA)
