@@ -15,12 +15,13 @@ from types import SimpleNamespace
 
 import torch
 import triton
+from absent_card import AbsentCard
 from triton.backends.compiler import GPUTarget
 from triton.runtime.errors import OutOfResources
 
 from pellucid.attention import KVStorage, StepLayout
 from pellucid.attention import triton as attention
-from pellucid.ops import triton_matmul, triton_norm, triton_tiles
+from pellucid.ops import triton_matmul, triton_tiles
 from pellucid.ops.triton_matmul import gated_product, product
 
 CAPABILITY, LIMIT = map(int, sys.argv[1:])
@@ -34,31 +35,19 @@ def load_binary(name: str, binary: bytes, shared: int, device: int) -> tuple[int
     return 1, 1, 32, 0, 1024
 
 
-class AbsentCard:
-    """As much of a driver as compiling needs; it launches nothing."""
-
+class SmallerCard(AbsentCard):
     utils = SimpleNamespace(get_device_properties=lambda device: {"max_shared_mem": LIMIT}, load_binary=load_binary)
 
     def get_current_target(self) -> GPUTarget:
         return GPUTarget("cuda", CAPABILITY, 32)
 
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-    def launcher_cls(self, source: object, metadata: object) -> object:
-        return lambda *arguments: None
-
 
 def taken_by_product(outputs: int, inputs: int, tokens: int, dtype: torch.dtype, gated: bool = False) -> list[object]:
     x, weight = torch.zeros(tokens, inputs, dtype=dtype), torch.zeros(outputs, inputs, dtype=dtype)
-    arrived = torch.zeros(outputs // 16, dtype=torch.int32)
     if gated:
         gated_product(x, weight, torch.zeros(tokens, outputs // 2, dtype=dtype), eps=1e-5)
     else:
-        product(x, weight, torch.zeros(tokens, outputs, dtype=dtype), arrived=arrived)
+        product(x, weight, torch.zeros(tokens, outputs, dtype=dtype))
     rows, chosen = triton_tiles.rows_of(tokens), triton_tiles.tile(outputs, inputs, tokens)
     assert chosen is not None
     tile = triton_tiles.fitted(chosen, rows, inputs, dtype, LIMIT)
@@ -69,7 +58,7 @@ def taken_by_attention(tokens: int, group: int, dim: int, dtype: torch.dtype) ->
     """Of one request that computes ``tokens``, of the prompt if there are many."""
     kv, q = KVStorage(1, 2, 16, 1, dim, dtype), torch.zeros(tokens, group, dim, dtype=dtype)
     zeros = torch.zeros(2, 8, dtype=torch.int32)
-    layout = StepLayout(zeros[0, :2], zeros[0, :1], zeros[:1], torch.zeros(tokens, dtype=torch.int64), tokens, 128)
+    layout = StepLayout(zeros[0, :2], zeros[0, :1], zeros[:1], torch.zeros(tokens, dtype=torch.int64), tokens)
     backend, device = attention.TritonAttention(), q.device
     backend.attend(0, q, kv, layout, torch.empty_like(q), backend.plan(q, kv, layout))
     if tokens == 1:
@@ -90,9 +79,8 @@ def refused() -> str:
 
 
 def main() -> None:
-    triton.runtime.driver.set_active(AbsentCard())
-    for module in (triton_matmul, triton_norm, attention):
-        module.chained = lambda device: {"PDL": False}
+    triton.runtime.driver.set_active(SmallerCard())
+    torch.cuda.get_device_capability = lambda device=None: divmod(CAPABILITY, 10)
     triton_matmul.shared_memory = attention.shared_memory = lambda device: LIMIT
     kernels = [
         taken_by_product(*WIDE, torch.bfloat16),
