@@ -35,6 +35,7 @@ from typing import Any
 import gpu_work
 import pellucid
 from gpu_work import Draw, Line, Work, age
+from pellucid.engine.collector import undisturbed
 from report import Figure, print_json, show
 
 PARTS = ("start", "short", "steps", "kernels", "journal")
@@ -87,10 +88,11 @@ class Pellucid:
             reached |= {output.request_id for output in self.llm.step()}
         for _ in range(SETTLING):
             self.llm.step()
-        yield
-        for _ in range(steps):
-            self.llm.step()
+        with undisturbed():
             yield
+            for _ in range(steps):
+                self.llm.step()
+                yield
         while self.llm.has_unfinished_requests():
             self.llm.step()
 

@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from pellucid import LLM, SamplingParams
+from pellucid.engine.collector import undisturbed
 from pellucid.kv import acts, manager
 from report import Figure, cores, load, median_interval, print_json, show
 from scheduler import append_again
@@ -85,9 +86,10 @@ class Pairs:
             llm.add_request(name, {"prompt_token_ids": prompt}, params)
         while any(request.slots < len(batch[request.name]) for request in llm.kv.snapshot().requests):
             llm.step()
-        for pair in range((output - 4) // 2):  # nobody comes or goes in these
-            for journal in (True, False) if pair % 2 else (False, True):
-                (self.on if journal else self.off).append(self._step(journal))
+        with undisturbed():
+            for pair in range((output - 4) // 2):  # nobody comes or goes in these
+                for journal in (True, False) if pair % 2 else (False, True):
+                    (self.on if journal else self.off).append(self._step(journal))
         while llm.has_unfinished_requests():
             llm.step()
 

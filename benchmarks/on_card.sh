@@ -7,9 +7,13 @@
 # MODEL=smollm2-135m or FILE.gguf, real weights, for what is to be right; OUT=a folder (default: a new one);
 # LIMIT=900, seconds for any one command; PYTHON=python3, one that has pellucid, pytest and hypothesis.
 set -u
+MODEL=${MODEL:-smollm2-135m} OUT=$(realpath "${OUT:-$(mktemp -d)}") LIMIT=${LIMIT:-900} PYTHON=${PYTHON:-python3}
+[ -e "$MODEL" ] && MODEL=$(realpath "$MODEL")
 cd "$(dirname "$0")/.."
-MODEL=${MODEL:-smollm2-135m} OUT=${OUT:-$(mktemp -d)} LIMIT=${LIMIT:-900} PYTHON=${PYTHON:-python3}
 PARTS=${*:-right short long}
+for part in $PARTS; do
+    case $part in right | short | long) ;; *) echo "there is no part $part: right, short or long" >&2; exit 2 ;; esac
+done
 FAILED=$(mktemp)
 export PYTHONPATH="$PWD/src:$PWD/tests:$PWD/benchmarks${PYTHONPATH:+:$PYTHONPATH}"
 mkdir -p "$OUT"
@@ -29,7 +33,7 @@ right() {
         ran "prove-$dtype" "$PYTHON" -m pellucid prove --model "$MODEL" --device cuda --dtype $dtype &
         ran "texts-$dtype" "$PYTHON" benchmarks/card_texts.py --model "$MODEL" --dtype $dtype &
     done
-    ran soak "$PYTHON" -m pellucid soak --model "$MODEL" --device cuda --minutes 0.5 &
+    ran soak "$PYTHON" -m pellucid soak --model "$MODEL" --device cuda --minutes 0.5 --out "$OUT/soak-case" &
     for file in tests/gpu/test_*.py; do
         ran "$(basename "$file" .py)" "$PYTHON" -m pytest -q -p no:cacheprovider "$file" &
     done

@@ -29,10 +29,10 @@ def shared_memory(device: torch.device) -> float:
     return float(properties.shared_memory_per_block_optin)
 
 
-def first_to_fit(tiles: Iterable[Tile], need: Callable[[Tile], int], limit: float, what: str) -> Tile:
+def first_to_fit(tiles: Iterable[Tile], need: Callable[[Tile], int], limit: float, what: str, instead: str) -> Tile:
     """The first of ``tiles``, better ones first, that needs no more than ``limit`` bytes.
 
-    Raises `KernelError` if all need more; ``what`` is what cannot be computed then.
+    Raises `KernelError` if all need more; ``what`` is what cannot be computed then, ``instead`` the option to choose.
     """
     least = math.inf
     for tile in tiles:
@@ -41,5 +41,5 @@ def first_to_fit(tiles: Iterable[Tile], need: Callable[[Tile], int], limit: floa
         least = min(least, need(tile))
     raise KernelError(
         f"{what} takes {least:,} bytes of a multiprocessor's shared memory, and on this device a program has "
-        f"{limit:,.0f} at most: choose attention_backend='reference', or another dtype."
+        f"{limit:,.0f} at most: choose {instead}, or another dtype."
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pellucid import LLM, SamplingParams
+from pellucid.engine.collector import undisturbed
 from pellucid.kv.block import Block
 
 SAMPLING = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
@@ -57,3 +58,11 @@ def test_an_engine_let_go_of_takes_its_blocks_along() -> None:
     del llm
     gc.collect()
     assert sum(type(thing) is Block for thing in gc.get_objects()) < 5_000
+
+
+def test_the_last_of_several_ends_it() -> None:
+    with undisturbed():
+        with undisturbed():
+            pass
+        assert gc.get_freeze_count()
+    assert not gc.get_freeze_count()

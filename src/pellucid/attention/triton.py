@@ -29,7 +29,7 @@ LEAST_PART = 64
 parts would cost more in putting together than they save."""
 MOST_PARTS = 64
 ROUNDS = 2
-"""Of programs more, where requests are half as many as can be at work at once, or more: for contexts so unequal that
+"""Of programs more, where requests are more than half as many as can be at work at once: for contexts so unequal that
 the longest would keep all others waiting, which are then cut into parts that take turns."""
 
 
@@ -217,7 +217,8 @@ def fitted(best: Tile, group: int, padded_dim: int, dtype: torch.dtype, limit: f
     """
     need = partial(shared_bytes, padded_dim=padded_dim, itemsize=dtype.itemsize)
     what = f"Triton attention with {group} query heads a KV head, of {padded_dim} numbers of {8 * dtype.itemsize} bits,"
-    return first_to_fit(_ever_smaller(best, max(16, triton.next_power_of_2(group))), need, limit, what)
+    tiles = _ever_smaller(best, max(16, triton.next_power_of_2(group)))
+    return first_to_fit(tiles, need, limit, what, "attention_backend='reference'")
 
 
 def shared_bytes(tile: Tile, padded_dim: int, itemsize: int) -> int:

@@ -122,7 +122,10 @@ class LLM:
         return request_id
 
     def step(self) -> list[RequestOutput]:
-        """Run one engine step; returns every request that got a token, with all it has so far."""
+        """Run one engine step; returns every request that got a token, with all it has so far.
+
+        Whoever drives a large pool with it, and not with `generate`, may want `gc.freeze` first: see `undisturbed`.
+        """
         self._advance(bool(self.options.async_scheduling))
         news, self._news = self._news, {}
         return [live.output() for live in news.values()]

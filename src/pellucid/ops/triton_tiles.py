@@ -98,7 +98,7 @@ def fitted(chosen: Tile, rows: int, inputs: int, dtype: torch.dtype, limit: floa
     It is multiplied with ``rows`` of `ROWS`, of ``inputs`` numbers each.
     """
     need = partial(shared_bytes, rows=rows, inputs=inputs, itemsize=dtype.itemsize)
-    return first_to_fit(_ever_smaller(chosen, inputs), need, limit, f"A product of {rows} rows")
+    return first_to_fit(_ever_smaller(chosen, inputs), need, limit, f"A product of {rows} rows", "kernels='torch'")
 
 
 def shared_bytes(tile: Tile, rows: int, inputs: int, itemsize: int) -> int:
