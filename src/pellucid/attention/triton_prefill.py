@@ -18,50 +18,6 @@ def block_ids(table, first, limit, KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr)
 
 
 @triton.jit
-def attend_tile(
-    q,
-    acc,
-    peak,
-    total,
-    k_pool,
-    v_pool,
-    blocks,
-    head,
-    first,
-    limit,
-    last,
-    scale,
-    MASKED: tl.constexpr,
-    KEYS: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr,
-    KV_HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    PADDED_DIM: tl.constexpr,
-    UPCAST: tl.constexpr,
-):
-    """`attend_keys` with the keys ``first .. first + KEYS - 1``, which lie in ``blocks``.
-
-    If MASKED, nothing from the position ``limit`` on is loaded, so it does not matter what lies there, and row
-    i sees the positions up to ``last[i]`` only.
-    """
-    positions = first + tl.arange(0, KEYS)
-    dims = tl.arange(0, PADDED_DIM)
-    slots = blocks * BLOCK_SIZE + positions % BLOCK_SIZE
-    offsets = (slots * (KV_HEADS * HEAD_DIM))[:, None] + (head * HEAD_DIM + dims)[None, :]
-    if HEAD_DIM == PADDED_DIM and not MASKED:
-        k = tl.load(k_pool + offsets)
-        v = tl.load(v_pool + offsets)
-    else:
-        real = (dims < HEAD_DIM)[None, :]
-        if MASKED:
-            real &= (positions < limit)[:, None]
-        k = tl.load(k_pool + offsets, mask=real, other=0.0)
-        v = tl.load(v_pool + offsets, mask=real, other=0.0)
-    seen = positions[None, :] <= last[:, None]
-    return attend_keys(q, k, v, acc, peak, total, scale, seen, MASKED, UPCAST)
-
-
-@triton.jit
 def attend_tiles(
     q,
     acc,
@@ -85,16 +41,30 @@ def attend_tiles(
     PADDED_DIM: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
-    """`attend_tile` for the tiles that start from ``begin`` on and before ``end``, block ids loaded a tile ahead.
+    """`attend_keys` for the tiles that start from ``begin`` on and before ``end``, block ids loaded a tile ahead.
 
-    ``blocks`` are those of the first tile; those of the tile after the last come back with what `attend_tile` returns.
+    ``blocks`` are those of the first tile; those of the tile after the last come back with what `attend_keys` returns.
+
+    If MASKED, nothing from the position ``limit`` on is loaded, so it does not matter what lies there, and row
+    i sees the positions up to ``last[i]`` only.
     """
+    dims = tl.arange(0, PADDED_DIM)
     for first in range(begin, end, KEYS):
         following = block_ids(table, first + KEYS, limit, KEYS, BLOCK_SIZE)
-        acc, peak, total = attend_tile(
-            q, acc, peak, total, k_pool, v_pool, blocks, head, first, limit, last, scale,
-            MASKED, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PADDED_DIM, UPCAST,
-        )  # fmt: skip
+        positions = first + tl.arange(0, KEYS)
+        slots = blocks * BLOCK_SIZE + positions % BLOCK_SIZE
+        offsets = (slots * (KV_HEADS * HEAD_DIM))[:, None] + (head * HEAD_DIM + dims)[None, :]
+        if HEAD_DIM == PADDED_DIM and not MASKED:
+            k = tl.load(k_pool + offsets)
+            v = tl.load(v_pool + offsets)
+        else:
+            real = (dims < HEAD_DIM)[None, :]
+            if MASKED:
+                real &= (positions < limit)[:, None]
+            k = tl.load(k_pool + offsets, mask=real, other=0.0)
+            v = tl.load(v_pool + offsets, mask=real, other=0.0)
+        seen = positions[None, :] <= last[:, None]
+        acc, peak, total = attend_keys(q, k, v, acc, peak, total, scale, seen, MASKED, UPCAST)
         blocks = following
     return acc, peak, total, blocks
 
