@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from pellucid.ops.base import Heads
-from pellucid.ops.triton_matrix import TritonGated, TritonLinear, counters, unscaled
+from pellucid.ops.triton_matrix import TritonGated, TritonLinear, most_counters, unscaled
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_rope import rotate, rotated_product
 from pellucid.ops.triton_tiles import tile_for
@@ -63,7 +63,7 @@ class TritonDecoder:
 
     def __init__(self, layers: Sequence[TritonLayer], heads: Heads, eps: float) -> None:
         self._layers, self._heads, self._eps = layers, heads, eps
-        self._counters = counters(*(matrix for layer in layers for matrix in (layer.output, layer.down)))
+        self._counters = most_counters(*(matrix for layer in layers for matrix in (layer.output, layer.down)))
 
     def __call__(
         self,

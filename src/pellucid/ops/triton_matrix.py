@@ -39,7 +39,7 @@ class TritonLinear:
         return out
 
     def add_to(self, residual: torch.Tensor, x: torch.Tensor, counters: torch.Tensor | None = None) -> None:
-        """``counters``: as many as `counters` says, int32, of a step; 0 whenever no kernel is at work."""
+        """``counters``: as many as `most_counters` says, int32, of a step; 0 whenever no kernel is at work."""
         if tile_for(self.weight, len(x)):
             product(x, self.weight, residual, bias=self.bias, add=True, arrived=counters)
             return
@@ -48,7 +48,7 @@ class TritonLinear:
             residual += self.bias
 
 
-def counters(*matrices: TritonLinear) -> int:
+def most_counters(*matrices: TritonLinear) -> int:
     """How many counters are enough for any of ``matrices``."""
     return max(-(-len(matrix.weight) // LEAST_COLUMNS) for matrix in matrices)
 
