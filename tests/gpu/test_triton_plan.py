@@ -64,7 +64,7 @@ def plain_plan(rows: Rows, slots: int, unit: int = UNIT, programs: int | None = 
     span = chosen([context for _, context in decoding], slots, programs or max(slots, len(rows)), unit)
     starts = list(accumulate((tokens for tokens, _ in rows), initial=0))
     parts: list[Part] = []
-    for row, context in decoding:
+    for row, context in sorted(decoding, key=lambda pair: -(-(-pair[1] // unit))):  # most units first, equals as they are
         own = number(context, span, unit)
         each = unit * -(-context // (own * unit))
         begins = [each * part for part in range(own)]
@@ -106,7 +106,9 @@ def check(rows: Rows, programs: int, parts: list[Part], unit: int = UNIT) -> Non
     starts = list(accumulate((tokens for tokens, _ in rows), initial=0))
     assert len(parts) <= max(programs, len(rows))
     contexts = [(row, list(own)) for row, own in groupby(parts, lambda part: part.request)]
-    assert [row for row, _ in contexts] == decoding
+    assert sorted(row for row, _ in contexts) == decoding
+    units = [-(-rows[row][1] // unit) for row, _ in contexts]
+    assert units == sorted(units, reverse=True)
     place = 0
     for row, own in contexts:
         context, lengths = rows[row][1], [part.end - part.begin for part in own]
@@ -134,14 +136,14 @@ def check(rows: Rows, programs: int, parts: list[Part], unit: int = UNIT) -> Non
         (
             [(1, 160), (1, 0), (1, 33)],  # 10, 0 and 3 units: spans of 4 would make 5 parts
             4,
-            [(0, 0, 0, 80, 0, 2), (0, 0, 80, 160, 0, 2), (1, 1, 0, 0, 2, 1), (2, 2, 0, 33, 3, 1)],
+            [(0, 0, 0, 80, 0, 2), (0, 0, 80, 160, 0, 2), (2, 2, 0, 33, 2, 1), (1, 1, 0, 0, 3, 1)],
         ),
         ([(1, 900), (1, 33)], 1, [(0, 0, 0, 900, 0, 1), (1, 1, 0, 33, 1, 1)]),
         ([(3, 900), (0, 0), (7, 7)], 9, []),
         (
             [(3, 900), (1, 33), (0, 0), (1, 160)],
             3,
-            [(1, 3, 0, 33, 0, 1), (3, 4, 0, 80, 1, 2), (3, 4, 80, 160, 1, 2)],
+            [(3, 4, 0, 80, 0, 2), (3, 4, 80, 160, 0, 2), (1, 3, 0, 33, 2, 1)],
         ),
     ],
     ids=str,
@@ -224,7 +226,7 @@ def test_more_requests_than_programs_at_once(monkeypatch: pytest.MonkeyPatch, dr
     step = make_step(rows, Sizes(1, 1), torch.float32, DEVICE, draw)
     plan = TritonAttention().plan(step.q, step.kv, step.layout)
     assert len(plan.parts) == 4 + 2 * ROUNDS
-    assert [part.count for part in read(plan.parts)] == [1] + [5] * 5 + [1, 1]
+    assert [(part.request, part.count) for part in read(plan.parts)] == [(1, 5)] * 5 + [(3, 1), (2, 1), (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_more_requests_than_programs_at_once(monkeypatch: pytest.MonkeyPatch, dr
         ([64] * 9, 4, [1] * 9),  # three rounds, of which the last has one part: as good as can be with three more
         ([640] * 4, 4, [1] * 4),
         ([640] * 3, 4, [5] * 3),  # one of four would be idle
-        ([64, 64, 64, 6400], 4, [1, 1, 1, 13]),
+        ([64, 64, 64, 6400], 4, [13, 1, 1, 1]),
         ([320] * 5, 4, [3] * 5),  # the fifth would be alone in a second round
     ],
 )

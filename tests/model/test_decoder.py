@@ -11,7 +11,7 @@ import torch
 from gguf import GGMLQuantizationType as Type
 from gguf_file import write
 
-from pellucid.attention import CompiledAttention, KVStorage, StepLayout
+from pellucid.attention import AttentionBackend, CompiledAttention, KVStorage, ReferenceAttention, StepLayout
 from pellucid.model import Model, load
 from pellucid.native import native
 
@@ -35,7 +35,9 @@ def odd_sizes(make_oracle: Callable[..., Any]) -> Any:
     return make_oracle("LlamaConfig", seed=5, intermediate_size=70, vocab_size=97, tie_word_embeddings=False)
 
 
-def step(model: Model, attention: CompiledAttention) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def step(
+    model: Model, attention: AttentionBackend, wanted: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Hidden states, logits and the pool after one mixed step on a pool of random K and V."""
     config, draw = model.config, torch.Generator().manual_seed(11)
     kv = KVStorage(config.num_layers, BLOCKS, BLOCK, config.num_kv_heads, config.head_dim, model.dtype)
@@ -51,7 +53,7 @@ def step(model: Model, attention: CompiledAttention) -> tuple[torch.Tensor, torc
         max_query=max(count for count, _ in ROWS),
     )
     tokens = torch.randint(config.vocab_size, (len(layout.slots),), generator=draw)
-    hidden = model.forward(tokens, torch.cat(positions), kv, layout, attention)
+    hidden = model.forward(tokens, torch.cat(positions), kv, layout, attention, wanted)
     return hidden, model.logits(hidden), kv.tensor
 
 
@@ -106,6 +108,18 @@ def test_one_call_is_the_model_that_torch_runs(
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4 * float(expected.std()))
     ids = list(range(50))
     torch.testing.assert_close(logits(compiled, ids), logits(plain, ids), rtol=1e-4, atol=1e-4 * float(expected.std()))
+
+
+@pytest.mark.parametrize("kernels", ["compiled", "torch"])
+@pytest.mark.parametrize("wanted", [[0], [9, 2, 9], []], ids=len)
+def test_hidden_states_of_some_tokens(kernels: str, wanted: list[int], request: pytest.FixtureRequest) -> None:
+    """They are those that all have, and K and V are written for all."""
+    model = load(str(request.getfixturevalue("qwen3").folder), dtype="float32", kernels=kernels).model
+    attention = CompiledAttention() if kernels == "compiled" else ReferenceAttention()
+    tokens = torch.tensor(wanted, dtype=torch.int64)
+    (hidden, _, pool), (every, _, whole) = step(model, attention, tokens), step(model, attention)
+    torch.testing.assert_close(hidden, every[tokens], rtol=1e-5, atol=1e-5)
+    assert torch.equal(pool, whole)
 
 
 @pytest.mark.parametrize("kind", [Type.Q4_0, Type.Q4_1, Type.Q8_0], ids=lambda kind: kind.name)

@@ -30,7 +30,7 @@ def test_the_largest_come_first() -> None:
     sizes = [bucket.tokens for bucket in Buckets(256, 2048).largest_first]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == 2048
-    assert len(sizes) < 40
+    assert len(sizes) < 50
 
 
 @pytest.mark.parametrize(("tokens", "rows"), [(65, 1), (5, 5)])
@@ -40,7 +40,8 @@ def test_a_step_too_large_for_any_is_refused(tokens: int, rows: int) -> None:
 
 
 def test_ladders() -> None:
-    assert ladder(8, 100) == (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 100)
-    assert ladder(64, 600) == (64, 128, 192, 256, 320, 384, 448, 512, 600)
-    assert ladder(8, 3) == (3,)
+    assert ladder(8, 100, 4) == (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 100)
+    assert ladder(8, 150, 8) == (*range(8, 128, 8), 128, 144, 150)
+    assert ladder(64, 600, 4) == (64, 128, 192, 256, 320, 384, 448, 512, 600)
+    assert ladder(8, 3, 8) == (3,)
     assert Buckets(2, 64).largest_first == (Bucket(64, 2, False), Bucket(2, 2, True), Bucket(1, 1, True))

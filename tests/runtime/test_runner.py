@@ -32,10 +32,11 @@ class Successor:
         kv: KVStorage,
         layout: StepLayout,
         attention: AttentionBackend,
+        wanted: torch.Tensor | None = None,
     ) -> torch.Tensor:
         self.calls.append((token_ids.tolist(), positions.tolist(), layout))
         self.pools.append(kv.tensor[0, 0, :, 0, 0, 0].clone())
-        return token_ids.float().unsqueeze(1)
+        return token_ids.float().unsqueeze(1)[... if wanted is None else wanted]
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         self.hidden_rows.append(len(hidden))

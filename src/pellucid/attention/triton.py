@@ -95,9 +95,10 @@ class TritonAttention(AttentionBackend):
     def forward(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, kv: KVStorage, layout: StepLayout
     ) -> torch.Tensor:
-        self.write(layer, k, v, kv, layout)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-        self.attend(layer, q, kv, layout, out, self.plan(q, kv, layout))
+        plan = self.plan(q, kv, layout)
+        self.write(layer, k, v, kv, layout)  # in between: see `attend`
+        self.attend(layer, q, kv, layout, out, plan)
         return out
 
     def write(self, layer: int, k: torch.Tensor, v: torch.Tensor, kv: KVStorage, layout: StepLayout) -> None:
@@ -144,7 +145,8 @@ class TritonAttention(AttentionBackend):
         """The attention of every token into ``out``, both [T, heads, head_dim]; that of padding is zeros.
 
         All of the step's K and V are in the pool. In a step of one token a request (``max_query`` 1 and T = R)
-        the token of request r is token r, padding included.
+        the token of request r is token r, padding included. ``plan`` is read before the kernel before this one has
+        ended: there must be one in between that awaits that of `plan` before it lets the next start.
         """
         self._decode(layer, q, kv, layout, out, plan)
         if is_mixed(q, layout):

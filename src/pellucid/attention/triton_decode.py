@@ -4,7 +4,9 @@ import triton
 import triton.language as tl
 
 from pellucid.attention.triton_tile import attend_keys
-from pellucid.triton_launch import announce, await_input
+from pellucid.triton_launch import announce, await_input, fetch
+
+LINE_BYTES = tl.constexpr(128)
 
 
 @triton.jit
@@ -88,14 +90,31 @@ def begins(blocks, first, KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr, SLOT: tl
 
 
 @triton.jit
+def fetch_tile(
+    k_pool, v_pool, blocks, head, first, KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr, KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """Have the keys ``first .. first + KEYS - 1`` and their values brought into the cache; `held` gave ``blocks``."""
+    LINE: tl.constexpr = LINE_BYTES * 8 // k_pool.dtype.element_ty.primitive_bitwidth
+    LINES: tl.constexpr = triton.next_power_of_2((HEAD_DIM + LINE - 1) // LINE)
+    there = begins(blocks, first, KEYS, BLOCK_SIZE, KV_HEADS * HEAD_DIM) + head * HEAD_DIM
+    there += tl.minimum(tl.arange(0, LINES) * LINE, HEAD_DIM - 1)[None, :]
+    if BLOCK_SIZE % KEYS == 0:
+        there += tl.arange(0, KEYS)[:, None] * (KV_HEADS * HEAD_DIM)
+    fetch(k_pool + there, PDL)
+    fetch(v_pool + there, PDL)
+
+
+@triton.jit
 def attend_part(
-    q, k_pool, v_pool, table, head, first, limit, scale, ROWS: tl.constexpr, KEYS: tl.constexpr,
+    q, k_pool, v_pool, table, blocks, head, first, limit, scale, ROWS: tl.constexpr, KEYS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
     UPCAST: tl.constexpr,
 ):  # fmt: skip
     """What `attend_keys` makes of the keys ``first .. limit - 1``: sums, peak and total. Those behind stay unread.
 
-    ``first`` is a multiple of KEYS: a tile that began elsewhere would run over the end of its block.
+    ``first`` is a multiple of KEYS: a tile that began elsewhere would run over the end of its block. ``blocks`` are those
+    that are `held` from there on.
     """
     keys, dims = tl.arange(0, KEYS), tl.arange(0, PADDED_DIM)
     inner = head * HEAD_DIM + dims[None, :]
@@ -104,7 +123,6 @@ def attend_part(
     acc = tl.zeros([ROWS, PADDED_DIM], tl.float32)
     peak = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
-    blocks = held(table, first, limit, KEYS, BLOCK_SIZE)
     for start in range(first, limit, KEYS):
         here = begins(blocks, start, KEYS, BLOCK_SIZE, KV_HEADS * HEAD_DIM)
         blocks = held(table, start + KEYS, limit, KEYS, BLOCK_SIZE)  # a tile ahead
@@ -131,13 +149,20 @@ def decode_kernel(
     finished by it; of more, each leaves its sums in ``sums`` and ``weights`` (as `combine` reads them) and counts
     itself in ``arrived`` [KV heads, programs], at the place of the first part; who finds all others there puts them
     together and sets the count back to 0. A request without context gets zeros.
+
+    ``parts`` and ``tables`` are read, and the first tile of keys is fetched, before the kernel before this one has
+    ended: whoever made them must have ended before that one let this one start.
     """
     head, program = tl.program_id(0), tl.program_id(1)
     announce(PDL)
-    await_input(PDL)
     part = parts + program * FIELDS
-    row, token, begin = tl.load(part), tl.load(part + 1), tl.load(part + 2)
-    end, first, used = tl.load(part + 3), tl.load(part + 4), tl.load(part + 5)
+    row, token = tl.load(part), tl.load(part + 1)
+    begin, end = tl.where(row < 0, 0, tl.load(part + 2)), tl.where(row < 0, 0, tl.load(part + 3))
+    first, used = tl.load(part + 4), tl.load(part + 5)
+    table = tables + tl.maximum(row, 0).to(tl.int64) * table_stride
+    blocks = held(table, begin, end, KEYS, BLOCK_SIZE)
+    fetch_tile(k_pool, v_pool, blocks, head, begin, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PDL)
+    await_input(PDL)
     if row < 0:
         return
     members, dims = tl.arange(0, ROWS), tl.arange(0, PADDED_DIM)
@@ -149,8 +174,8 @@ def decode_kernel(
     if UPCAST:
         queries = queries.to(tl.float32)
     acc, peak, total = attend_part(
-        queries, k_pool, v_pool, tables + row.to(tl.int64) * table_stride, head, begin, end, scale, ROWS, KEYS,
-        BLOCK_SIZE, KV_HEADS, HEAD_DIM, PADDED_DIM, UPCAST,
+        queries, k_pool, v_pool, table, blocks, head, begin, end, scale, ROWS, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM,
+        PADDED_DIM, UPCAST,
     )  # fmt: skip
     acc /= tl.where(total > 0, total, 1)[:, None]
 

@@ -2,7 +2,8 @@
 
 A context may be read in several parts side by side. The span of a part is the shortest at which all parts of all
 contexts are at work at once: there are no more than slots for programs, and one a context if that is more. Where many
-unequal contexts would leave programs idle so, parts are shorter and take turns.
+unequal contexts would leave programs idle so, parts are shorter and take turns. The longest contexts are read first,
+so that what is under way last is short (Graham 1969, "Bounds on Multiprocessing Timing Anomalies": LPT).
 """
 
 import triton
@@ -34,13 +35,27 @@ def parts_of(units, decodes, span):
 
 
 @triton.jit
-def count_parts(context_lens, query_start, requests, mixed, span, before, UNIT: tl.constexpr, TILE: tl.constexpr):
-    """Parts of the contexts of all requests before ``before``."""
+def count_parts(context_lens, query_start, requests, mixed, span, UNIT: tl.constexpr, TILE: tl.constexpr):
+    """Parts of the contexts of all requests."""
     count = 0
-    for start in range(0, before, TILE):
+    for start in range(0, requests, TILE):
         row = start + tl.arange(0, TILE)
         units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
-        count += tl.sum(parts_of(units, decodes & (row < before), span), 0)
+        count += tl.sum(parts_of(units, decodes, span), 0)
+    return count
+
+
+@triton.jit
+def count_before(
+    context_lens, query_start, requests, mixed, span, row, own, UNIT: tl.constexpr, TILE: tl.constexpr
+):
+    """Parts of the contexts of more units than ``own``, those of request ``row``, and of its equals before it."""
+    count = 0
+    for start in range(0, requests, TILE):
+        other = start + tl.arange(0, TILE)
+        units, decodes = contexts_of(context_lens, query_start, other, requests, mixed, UNIT)
+        earlier = (units > own) | ((units == own) & (other < row))
+        count += tl.sum(parts_of(units, decodes & earlier, span), 0)
     return count
 
 
@@ -69,7 +84,7 @@ def shortest_span(
         high = tl.maximum(low, tl.minimum(high, tl.cdiv(everything, slots - requests)))
     while low < high:
         middle = (low + high) // 2
-        fits = count_parts(context_lens, query_start, requests, mixed, middle, requests, UNIT, TILE) <= slots
+        fits = count_parts(context_lens, query_start, requests, mixed, middle, UNIT, TILE) <= slots
         high = tl.where(fits, middle, high)
         low = tl.where(fits, low, middle + 1)
     return low
@@ -86,7 +101,7 @@ def chosen_span(
     span = shortest_span(
         context_lens, query_start, requests, mixed, longest, everything, slots, LEAST, MOST, UNIT, TILE
     )
-    rounds = tl.cdiv(count_parts(context_lens, query_start, requests, mixed, span, requests, UNIT, TILE), slots)
+    rounds = tl.cdiv(count_parts(context_lens, query_start, requests, mixed, span, UNIT, TILE), slots)
     room = tl.minimum(span, longest).to(tl.int64) * slots * rounds
     if (programs > slots) & (4 * room > 5 * everything.to(tl.int64)):
         span = shortest_span(
@@ -103,9 +118,8 @@ def plan_kernel(
     parts, arrived, context_lens, query_start, requests, mixed, slots, programs, counters, LEAST: tl.constexpr,
     MOST: tl.constexpr, UNIT: tl.constexpr, FIELDS: tl.constexpr, TILE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Grid (requests,): each writes the parts of its context to ``parts`` [programs, FIELDS] int32, behind those of the
-    requests before it; the last one marks what is left there, and sets ``arrived`` [counters] int32 to 0. The parts of
-    a context have as many units of UNIT keys (a tile of `decode_kernel`) each, and no more than so many parts need; the
+    """Grid (requests,): each writes the parts of its context to ``parts`` [programs, FIELDS] int32, behind those of longer
+    ones; one of them marks what is left there, and sets ``arrived`` [counters] int32 to 0. The parts of a context have as many units of UNIT keys (a tile of `decode_kernel`) each, and no more than so many parts need; the
     last may have fewer.
 
     If ``mixed``, requests that compute another number of tokens than one get no part; otherwise the token of request r
@@ -115,8 +129,8 @@ def plan_kernel(
     await_input(PDL)
     row = tl.program_id(0)
     span = chosen_span(context_lens, query_start, requests, mixed, slots, programs, LEAST, MOST, UNIT, TILE)
-    first = count_parts(context_lens, query_start, requests, mixed, span, row, UNIT, TILE)
     units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
+    first = count_before(context_lens, query_start, requests, mixed, span, row, units, UNIT, TILE)
     count = parts_of(units, decodes, span)
     each = tl.maximum(tl.cdiv(units, tl.maximum(count, 1)), 1)
     context = tl.load(context_lens + row)
@@ -133,7 +147,8 @@ def plan_kernel(
     tl.store(there + 4, first, mask=mine)
     tl.store(there + 5, count, mask=mine)
     if row == requests - 1:
-        for start in range(first + count, programs, TILE):
+        taken = count_parts(context_lens, query_start, requests, mixed, span, UNIT, TILE)
+        for start in range(taken, programs, TILE):
             place = start + tl.arange(0, TILE)
             tl.store(parts + place * FIELDS, -1, mask=place < programs)
         for start in range(0, counters, TILE):

@@ -76,12 +76,13 @@ class Model:
         del self._weights
 
     def shallow(self) -> Model:
-        """This model with its first layer alone, on the same tensors.
+        """This model with two layers alone, the first and the last, on the same tensors.
 
-        All layers are shaped alike, so a step of it launches every kernel that a step of the whole does.
+        All layers are shaped alike, and the last may have fewer tokens to do: so a step of it launches every kernel
+        that a step of the whole does.
         """
         shallow = copy(self)
-        shallow._layers = self._layers[:1]
+        shallow._layers = [*self._layers[:1], *self._layers[1:][-1:]]
         shallow._decoder = self._all_of(shallow._layers)
         return shallow
 
@@ -110,9 +111,11 @@ class Model:
         kv: KVStorage,
         layout: StepLayout,
         attention: AttentionBackend,
+        wanted: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Hidden states [T, hidden_size] as they leave the last layer, of T tokens packed request after request.
 
+        ``wanted`` (int64 [R]): the tokens whose hidden states are asked for, [R, hidden_size], instead of all.
         ``token_ids`` and ``positions`` are int64 [T]; ``layout`` says which rows belong together and where
         their K and V go; ``attention`` writes and reads ``kv``.
         """
@@ -120,11 +123,12 @@ class Model:
         norm, eps = self.ops.rms_norm, self.config.rms_eps
         x = self._vocabulary.rows(token_ids)
         if self._decoder is not None and attention.name == self._decoder.attention:
-            self._decoder(x, cos, sin, kv, layout, attention)
-            return x
+            return self._decoder(x, cos, sin, kv, layout, attention, wanted)
         for index, layer in enumerate(self._layers):
             q, k, v = self._qkv(layer, norm(x, layer.input_norm, eps), cos, sin)
             attended = attention.forward(index, q, k, v, kv, layout)
+            if index == len(self._layers) - 1 and wanted is not None:  # whose K and V are there needs no more
+                x, attended = x[wanted], attended[wanted]
             layer.output.add_to(x, attended.flatten(1))
             layer.down.add_to(x, layer.gate_up(norm(x, layer.mlp_norm, eps)))
         return x

@@ -83,8 +83,10 @@ class Decoder(Protocol):
         kv: KVStorage,
         layout: StepLayout,
         attention: AttentionBackend,
-    ) -> None:
-        """Turn ``x`` [T, hidden] from what enters the first layer into what leaves the last, in place.
+        wanted: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """What leaves the last layer, of ``x`` [T, hidden] that enters the first and is overwritten: of the tokens
+        ``wanted`` [R] int64, or of all.
 
         ``cos`` and ``sin`` are float32 [T, D/2]; K and V go to ``kv`` and are read there as ``layout`` says,
         by ``attention``, or by what is the same.

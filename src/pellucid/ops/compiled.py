@@ -142,7 +142,8 @@ class CompiledDecoder:
         kv: KVStorage,
         layout: StepLayout,
         attention: AttentionBackend,
-    ) -> None:
+        wanted: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         k, v = kv.layer_addresses(0)
         self._kernels.decode(
             self._half,
@@ -165,6 +166,7 @@ class CompiledDecoder:
             *self._heads,
             self._eps,
         )
+        return x if wanted is None else x[wanted]
 
 
 class CompiledOps(Ops):

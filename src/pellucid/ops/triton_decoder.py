@@ -73,15 +73,20 @@ class TritonDecoder:
         kv: KVStorage,
         layout: StepLayout,
         attention: AttentionBackend,
-    ) -> None:
+        wanted: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         attends = cast("Attends", attention)  # as its name says
         attended = x.new_empty((len(x), self._heads.queries, self._heads.dim))
         plan = attends.plan(attended, kv, layout, self._counters)
+        last = len(self._layers) - 1
         for index, layer in enumerate(self._layers):
             q = self._queries(layer, *self._normed(x, layer.input_norm), cos, sin, kv.layer(index), layout.slots)
             attends.attend(index, q, kv, layout, attended, plan)
+            if index == last and wanted is not None:  # whose K and V are there needs no more
+                x, attended = x.index_select(0, wanted), attended.index_select(0, wanted)
             layer.output.add_to(x, attended.flatten(1), plan.counters)
             layer.down.add_to(x, layer.gate_up.normed(*self._normed(x, layer.mlp_norm)), plan.counters)
+        return x
 
     def _normed(self, x: torch.Tensor, norm: torch.Tensor) -> tuple[torch.Tensor, float | None]:
         """What RMSNorm makes of ``x``; or ``x``, and the eps that it is to be normed with, by whoever multiplies it.

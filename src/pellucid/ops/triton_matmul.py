@@ -190,13 +190,13 @@ def product_kernel(
     x, x_stride, eps, weight, bias, out, out_stride, shared, arrived, tokens, N: tl.constexpr, K: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr,
     STAGES: tl.constexpr, SHARES: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, ADD: tl.constexpr,
-    PDL: tl.constexpr, UPCAST: tl.constexpr,
+    LATE: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """The product, its bias added, stored in ``out`` or added to what is there.
 
     Grid (programs, SHARES): each takes a share of the inputs of its columns. A row that is normed has one share.
     """
-    announce(PDL)
+    announce(PDL and not LATE)
     SHARE: tl.constexpr = K // SHARES
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = tl.minimum(columns, N - 1)
@@ -209,6 +209,7 @@ def product_kernel(
     there = out + token[:, None] * out_stride + columns[None, :]
     mask = (token < tokens)[:, None] & (columns < N)[None, :]
     await_input(PDL)
+    announce(PDL and LATE)
     if ADD:
         before = tl.load(there, mask=mask, other=0.0)
     sums = multiplied(
@@ -230,15 +231,16 @@ def product_kernel(
 def gated_kernel(
     x, x_stride, eps, weight, out, out_stride, tokens, N: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
-    NORM: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
+    NORM: tl.constexpr, LATE: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """silu(gate) · up: of 2 N rows of ``weight`` the first half are gates. Gate and up of one output are neighbours."""
-    announce(PDL)
+    announce(PDL and not LATE)
     HALF: tl.constexpr = COLUMNS // 2
     neighbours = tl.arange(0, COLUMNS)
     rows = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, N - 1) + neighbours % 2 * N
     w, w_last = ahead(weight, rows, K, K, ROWS, COLUMNS, FIRST, LAST, PDL)
     await_input(PDL)
+    announce(PDL and LATE)
     sums = multiplied(
         x, x_stride, tokens, eps, weight, rows, w, w_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM,
         UPCAST,
@@ -276,7 +278,7 @@ def product(
         arrived = torch.zeros(programs, dtype=torch.int32, device=out.device) if arrived is None else arrived
     product_kernel[programs, chosen.shares](
         *arguments, unused if bias is None else bias, out, out.stride(0), shared, arrived, len(x), outputs, inputs,
-        SHARES=chosen.shares, BIAS=bias is not None, ADD=add, **options,
+        SHARES=chosen.shares, BIAS=bias is not None, ADD=add, LATE=chosen.late, **options,
     )  # fmt: skip
 
 
@@ -285,7 +287,9 @@ def gated_product(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, *, e
     arguments, chosen, options = prepared(x, eps, weight)
     outputs, inputs = weight.shape
     grid = (triton.cdiv(outputs, chosen.columns),)
-    gated_kernel[grid](*arguments, out, out.stride(0), len(x), outputs // 2, inputs, **options)
+    gated_kernel[grid](
+        *arguments, out, out.stride(0), len(x), outputs // 2, inputs, LATE=chosen.late, **options,
+    )  # fmt: skip
 
 
 def prepared(x: torch.Tensor, eps: float | None, weight: torch.Tensor) -> tuple[tuple[Any, ...], Tile, dict[str, Any]]:

@@ -28,7 +28,8 @@ class Tile(NamedTuple):
     ``first + last`` covers them, else in steps of ``first``, ``stages`` of them under way; one row takes no ``last``
     and has two steps under way. ``split``: groups of warps that share out the inputs of a tile, of 16 each at least
     (several rows only). ``shares``: programs that share out the inputs of the same columns, each a multiple of 16 of
-    them (several rows, and no norm; ``first`` and ``last`` cut a share).
+    them (several rows, and no norm; ``first`` and ``last`` cut a share). ``late``: the next kernel may start once this
+    one has its input, not at once.
     """
 
     columns: int
@@ -38,24 +39,27 @@ class Tile(NamedTuple):
     warps: int = 4
     stages: int = 3
     shares: int = 1
+    late: bool = False
 
 
 TUNED: dict[tuple[int, int, int], Tile | None] = {
     # SmolLM2-135M: q, k and v; output; gate and up; down; vocabulary
     (960, 576, 16): Tile(16, 512, 64, warps=8),
-    (576, 576, 16): Tile(32, 64, stages=6),
+    (576, 576, 16): Tile(16, 512, 64),
     (3072, 576, 16): Tile(32, 512, 64),
     (49152, 576, 16): None,
-    (960, 576, 32): Tile(16, 128, stages=4),
-    (576, 576, 32): Tile(16, 512, 64),
-    (3072, 576, 32): Tile(16, 512, 64, split=4),
+    (960, 576, 32): Tile(16, 512, 64, late=True),
+    (576, 576, 32): Tile(16, 512, 64, late=True),
+    (3072, 576, 32): Tile(16, 512, 64, late=True),
+    (576, 1536, 32): Tile(32, 256, 128, shares=4, late=True),
     (576, 1536, 64): Tile(16, 128, stages=6),
     # Qwen3-0.6B
-    (4096, 1024, 16): Tile(16, 1024, split=4),
-    (1024, 2048, 16): Tile(16, 2048, split=8, warps=8),
-    (6144, 1024, 16): Tile(64, 256, stages=4, warps=8),
+    (4096, 1024, 16): Tile(32, 1024),
+    (1024, 2048, 16): Tile(32, 512, shares=4),
+    (6144, 1024, 16): Tile(32, 1024),
     (1024, 3072, 16): Tile(32, 512, shares=6),
-    (1024, 2048, 64): Tile(16, 128, stages=6, shares=2),
+    (1024, 2048, 64): Tile(32, 128, stages=5, shares=4),
+    (6144, 1024, 64): Tile(64, 128, stages=6, late=True),
     (1024, 3072, 64): Tile(16, 128, stages=6, shares=2),
     # Llama-8B
     (6144, 4096, 1): Tile(8, 2048),
@@ -63,9 +67,9 @@ TUNED: dict[tuple[int, int, int], Tile | None] = {
     (28672, 4096, 1): Tile(8, 4096),
     (4096, 14336, 1): Tile(16, 1024),
     (6144, 4096, 16): None,
-    (4096, 4096, 16): Tile(64, 256, stages=4),
-    (28672, 4096, 16): Tile(128, 128),
-    (4096, 14336, 16): None,
+    (4096, 4096, 16): Tile(32, 256, stages=6),
+    (28672, 4096, 16): None,
+    (4096, 14336, 16): Tile(32, 256, stages=8),
 }
 """Tiles by (outputs, inputs, rows of `ROWS`), or None for cuBLAS: what was best in the graph of a whole step on an
 H200, where the rule below was not. On another card they are a start: see `fitted`."""

@@ -24,8 +24,8 @@ class Buckets:
 
     def __init__(self, max_num_seqs: int, max_num_batched_tokens: int) -> None:
         self.max_rows, self.max_tokens = max_num_seqs, max(max_num_seqs, max_num_batched_tokens)
-        self._decode = (*(size for size in (1, 2, 4) if size < max_num_seqs), *ladder(8, max_num_seqs))
-        self._mixed = ladder(64, self.max_tokens)
+        self._decode = (*(size for size in (1, 2, 4) if size < max_num_seqs), *ladder(8, max_num_seqs, 8))
+        self._mixed = ladder(64, self.max_tokens, 4)
         decode = [Bucket(rows, rows, True) for rows in self._decode]
         mixed = [Bucket(tokens, max_num_seqs, False) for tokens in self._mixed]
         self.largest_first = tuple(sorted(decode + mixed, reverse=True))
@@ -43,11 +43,11 @@ class Buckets:
         return Bucket(self._mixed[bisect_left(self._mixed, tokens)], self.max_rows, False)
 
 
-def ladder(step: int, most: int) -> tuple[int, ...]:
-    """Sizes from ``step`` to ``most``: ``step`` apart, and where that is finer, a quarter of the last power of two."""
+def ladder(step: int, most: int, rungs: int) -> tuple[int, ...]:
+    """Sizes from ``step`` to ``most``: ``step`` apart, and where that is finer, ``rungs`` to the next power of two."""
     sizes = []
     size = step
     while size < most:
         sizes.append(size)
-        size += max(step, 2 ** (size.bit_length() - 1) // 4)
+        size += max(step, 2 ** (size.bit_length() - 1) // rungs)
     return (*sizes, most)

@@ -45,9 +45,10 @@ class DictatedModel:
         kv: KVStorage,
         layout: StepLayout,
         attention: AttentionBackend,
+        wanted: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """That of the model."""
-        return self._model.forward(token_ids, positions, kv, layout, attention)
+        return self._model.forward(token_ids, positions, kv, layout, attention, wanted)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Hidden states [R, hidden_size] to float32 logits [R, vocab_size], one of each row `LOUD`."""

@@ -26,8 +26,12 @@ class CausalModel(Protocol):
         kv: KVStorage,
         layout: StepLayout,
         attention: AttentionBackend,
+        wanted: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """[T] token ids at [T] positions to hidden states [T, hidden_size], their K and V written on the way."""
+        """[T] token ids at [T] positions to hidden states [T, hidden_size], their K and V written on the way.
+
+        ``wanted`` (int64 [R]): the tokens whose hidden states are asked for, [R, hidden_size], instead of all.
+        """
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Hidden states [S, hidden_size] to float32 logits [S, vocab_size]."""
@@ -97,11 +101,12 @@ class Runner:
         """Run the model; sample, and append to the tables, one token for each of ``rows`` that samples: [S]."""
         model, storage = self._model, self._storage
         inputs = step_inputs(plan, rows, self._tables, storage.block_size)
-        hidden = model.forward(inputs.token_ids, inputs.positions, storage, inputs.layout, self._attention)
         sampling = [row for row, samples in zip(rows, plan.samples, strict=True) if samples]
+        wanted = inputs.sampled if sampling else None
+        hidden = model.forward(inputs.token_ids, inputs.positions, storage, inputs.layout, self._attention, wanted)
         if not sampling:
             return inputs.token_ids[:0]
-        logits = model.logits(hidden[inputs.sampled])
+        logits = model.logits(hidden)
         if self._on_logits:
             self._on_logits(plan, logits)
         draws = [Draw.of(row, row.known - 1, self._seed) for row in sampling]
