@@ -64,7 +64,7 @@ def plain_plan(rows: Rows, slots: int, unit: int = UNIT, programs: int | None = 
     span = chosen([context for _, context in decoding], slots, programs or max(slots, len(rows)), unit)
     starts = list(accumulate((tokens for tokens, _ in rows), initial=0))
     parts: list[Part] = []
-    for row, context in sorted(decoding, key=lambda pair: -(-(-pair[1] // unit))):  # most units first, equals as they are
+    for row, context in sorted(decoding, key=lambda pair: (pair[1] + unit - 1) // unit, reverse=True):
         own = number(context, span, unit)
         each = unit * -(-context // (own * unit))
         begins = [each * part for part in range(own)]

@@ -113,8 +113,8 @@ def attend_part(
 ):  # fmt: skip
     """What `attend_keys` makes of the keys ``first .. limit - 1``: sums, peak and total. Those behind stay unread.
 
-    ``first`` is a multiple of KEYS: a tile that began elsewhere would run over the end of its block. ``blocks`` are those
-    that are `held` from there on.
+    ``first`` is a multiple of KEYS: a tile that began elsewhere would run over the end of its block. ``blocks`` are
+    `held` from there on.
     """
     keys, dims = tl.arange(0, KEYS), tl.arange(0, PADDED_DIM)
     inner = head * HEAD_DIM + dims[None, :]
@@ -161,7 +161,8 @@ def decode_kernel(
     first, used = tl.load(part + 4), tl.load(part + 5)
     table = tables + tl.maximum(row, 0).to(tl.int64) * table_stride
     blocks = held(table, begin, end, KEYS, BLOCK_SIZE)
-    fetch_tile(k_pool, v_pool, blocks, head, begin, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PDL)
+    if begin < end:
+        fetch_tile(k_pool, v_pool, blocks, head, begin, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PDL)
     await_input(PDL)
     if row < 0:
         return

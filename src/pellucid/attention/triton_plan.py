@@ -46,9 +46,7 @@ def count_parts(context_lens, query_start, requests, mixed, span, UNIT: tl.const
 
 
 @triton.jit
-def count_before(
-    context_lens, query_start, requests, mixed, span, row, own, UNIT: tl.constexpr, TILE: tl.constexpr
-):
+def count_before(context_lens, query_start, requests, mixed, span, row, own, UNIT: tl.constexpr, TILE: tl.constexpr):
     """Parts of the contexts of more units than ``own``, those of request ``row``, and of its equals before it."""
     count = 0
     for start in range(0, requests, TILE):
@@ -118,8 +116,9 @@ def plan_kernel(
     parts, arrived, context_lens, query_start, requests, mixed, slots, programs, counters, LEAST: tl.constexpr,
     MOST: tl.constexpr, UNIT: tl.constexpr, FIELDS: tl.constexpr, TILE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Grid (requests,): each writes the parts of its context to ``parts`` [programs, FIELDS] int32, behind those of longer
-    ones; one of them marks what is left there, and sets ``arrived`` [counters] int32 to 0. The parts of a context have as many units of UNIT keys (a tile of `decode_kernel`) each, and no more than so many parts need; the
+    """Grid (requests,): each writes the parts of its context to ``parts`` [programs, FIELDS] int32, behind those of
+    longer ones; the last request marks what is left there, and sets ``arrived`` [counters] int32 to 0. The parts of a
+    context have as many units of UNIT keys (a tile of `decode_kernel`) each, and no more than so many parts need; the
     last may have fewer.
 
     If ``mixed``, requests that compute another number of tokens than one get no part; otherwise the token of request r

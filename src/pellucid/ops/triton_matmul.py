@@ -13,7 +13,6 @@ import triton
 import triton.language as tl
 
 from pellucid.ops.triton_matvec import one_row, row_ahead
-from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import Tile, fitted, rows_of, tile_for
 from pellucid.triton_launch import announce, await_input, chained, fetch, upcast
 from pellucid.triton_memory import shared_memory
@@ -37,12 +36,12 @@ def squares(x):
 
 
 @triton.jit
-def scaled(sums, square, eps, K: tl.constexpr, NORM: tl.constexpr):
-    """Products [rows, columns] of rows whose squares add up to ``square``, as if RMSNorm had scaled the rows first.
+def scaled(sums, square, eps, K: tl.constexpr, ROWS: tl.constexpr, NORM: tl.constexpr):
+    """What `multiplied` gave, as if RMSNorm had scaled the rows of K numbers first.
 
-    So a program reads its input once, and the products need not wait for the sum.
+    So a program reads its input once, and the products need not wait for the squares.
     """
-    return sums * tl.rsqrt(square / K + eps)[:, None] if NORM else sums
+    return sums * tl.rsqrt(square / K + eps)[:, None] if NORM and ROWS > 1 else sums
 
 
 @triton.jit
@@ -101,7 +100,7 @@ def ahead(
 
 @triton.jit
 def at_once(
-    x_rows, eps, w, w_last, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr,
+    x_rows, w, w_last, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr,
     LAST: tl.constexpr, SPLIT: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """`multiplied`, with all weights there."""
@@ -117,12 +116,12 @@ def at_once(
     sums = accumulate(nothing(ROWS, COLUMNS, SPLIT), x, w, ROWS, COLUMNS, FIRST, SPLIT, UPCAST)
     if LAST:
         sums = accumulate(sums, x_last, w_last, ROWS, COLUMNS, LAST, SPLIT, UPCAST)
-    return scaled(total(sums, SPLIT), square, eps, K, NORM)
+    return total(sums, SPLIT), square
 
 
 @triton.jit
 def in_steps(
-    x_rows, eps, w_rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    x_rows, w_rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """`multiplied`, a tile after the other, up to STAGES of them under way."""
@@ -136,53 +135,66 @@ def in_steps(
         if NORM:
             square += squares(x)
         sums = accumulate(sums, x, w, ROWS, COLUMNS, DEPTH, SPLIT, UPCAST)
-    return scaled(total(sums, SPLIT), square, eps, K, NORM)
+    return total(sums, SPLIT), square
 
 
 @triton.jit
 def multiplied(
-    x, x_stride, tokens, eps, weight, rows, w, w_last, STRIDE: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
-    NORM: tl.constexpr, UPCAST: tl.constexpr,
+    x, x_stride, tokens, token, eps, weight, rows, w, w_last, STRIDE: tl.constexpr, K: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr,
+    STAGES: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """[ROWS, COLUMNS] float32: the rows of ``x``, normed if NORM, times the rows ``rows`` [COLUMNS] of ``weight``.
+    """[ROWS, COLUMNS] float32: rows ``token`` of ``x`` times the rows ``rows`` [COLUMNS] of ``weight``; and, if NORM,
+    what the squares of the rows of x add up to, [ROWS], for `scaled`. One row alone is scaled already.
 
     Of both, K numbers a row; there are STRIDE in a row of weights. Rows of x from ``tokens`` on are the last one again.
     ``w`` and ``w_last`` are from `ahead`.
     """
     if ROWS == 1:
-        out = one_row(x, eps, weight, rows, w, K, COLUMNS, FIRST, NORM)[None, :]
+        sums = one_row(x, eps, weight, rows, w, K, COLUMNS, FIRST, NORM)[None, :]
+        square = tl.zeros((ROWS,), tl.float32)
     else:
-        x_rows = x + tl.minimum(tl.arange(0, ROWS), tokens - 1)[:, None] * x_stride
+        x_rows = x + tl.minimum(token, tokens - 1)[:, None] * x_stride
         if FIRST + LAST >= K:
-            out = at_once(x_rows, eps, w, w_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, NORM, UPCAST)
+            sums, square = at_once(x_rows, w, w_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, NORM, UPCAST)
         else:
             w_rows = weight + rows[:, None].to(tl.int64) * STRIDE
-            out = in_steps(x_rows, eps, w_rows, K, ROWS, COLUMNS, FIRST, SPLIT, STAGES, NORM, UPCAST)
-    return out
+            sums, square = in_steps(x_rows, w_rows, K, ROWS, COLUMNS, FIRST, SPLIT, STAGES, NORM, UPCAST)
+    return sums, square
 
 
 @triton.jit
 def gathered(
-    sums, shared, arrived, tokens, N: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SHARES: tl.constexpr
-):
-    """The sums of all SHARES programs of these columns, in the order of their shares, and True: for the last to come.
+    sums, square, shared, arrived, tokens, token, N: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    SHARES: tl.constexpr, NORM: tl.constexpr,
+):  # fmt: skip
+    """The sums and squares of all SHARES programs of these columns and rows ``token``, in the order of their shares,
+    and True: for the last to come.
 
-    The others leave theirs in ``shared`` [SHARES, tokens, N] and get False. ``arrived`` [programs of a share] counts,
-    and is 0 again afterwards.
+    The others leave theirs in ``shared`` ([SHARES, tokens, N], and [SHARES, programs, tokens] behind it) and get False.
+    ``arrived`` [programs of a share] counts, and is 0 again afterwards.
     """
-    token, column = tl.arange(0, ROWS), tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    arrived += tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
     mask = (token < tokens)[:, None] & (column < N)[None, :]
     there = token[:, None] * N + column[None, :]
     tl.store(shared + tl.program_id(1) * tokens * N + there, sums, mask=mask)
+    squares = shared + SHARES * tokens * N + tl.program_id(0) * tokens + token
+    if NORM:
+        tl.store(squares + tl.program_id(1) * tl.num_programs(0) * tokens, square, mask=token < tokens)
     tl.debug_barrier()  # every thread has stored before one of them counts for all
-    is_last = tl.atomic_add(arrived + tl.program_id(0), 1, sem="acq_rel", scope="gpu") == SHARES - 1
+    is_last = tl.atomic_add(arrived, 1, sem="acq_rel", scope="gpu") == SHARES - 1
     if is_last:
-        tl.store(arrived + tl.program_id(0), 0)
+        tl.store(arrived, 0)
         sums = tl.zeros((ROWS, COLUMNS), tl.float32)
         for share in tl.static_range(SHARES):
             sums += tl.load(shared + share * tokens * N + there, mask=mask, other=0.0, cache_modifier=".cg")
-    return sums, is_last
+        if NORM:
+            square = tl.zeros((ROWS,), tl.float32)
+            for share in tl.static_range(SHARES):
+                their = squares + share * tl.num_programs(0) * tokens
+                square += tl.load(their, mask=token < tokens, other=0.0, cache_modifier=".cg")
+    return sums, square, is_last
 
 
 @triton.jit(do_not_specialize=["tokens"], do_not_specialize_on_alignment=["arrived"])
@@ -194,7 +206,7 @@ def product_kernel(
 ):  # fmt: skip
     """The product, its bias added, stored in ``out`` or added to what is there.
 
-    Grid (programs, SHARES): each takes a share of the inputs of its columns. A row that is normed has one share.
+    Grid (programs, SHARES, tiles of ROWS rows): each takes a share of the inputs of its columns.
     """
     announce(PDL and not LATE)
     SHARE: tl.constexpr = K // SHARES
@@ -205,21 +217,22 @@ def product_kernel(
     w, w_last = ahead(weight, inside, K, SHARE, ROWS, COLUMNS, FIRST, LAST, PDL)
     if BIAS:
         b = tl.load(bias + inside).to(tl.float32)[None, :]
-    token = tl.arange(0, ROWS)
+    token = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
     there = out + token[:, None] * out_stride + columns[None, :]
     mask = (token < tokens)[:, None] & (columns < N)[None, :]
     await_input(PDL)
     announce(PDL and LATE)
     if ADD:
         before = tl.load(there, mask=mask, other=0.0)
-    sums = multiplied(
-        x, x_stride, tokens, eps, weight, inside, w, w_last, K, SHARE, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM,
-        UPCAST,
+    sums, square = multiplied(
+        x, x_stride, tokens, token, eps, weight, inside, w, w_last, K, SHARE, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES,
+        NORM, UPCAST,
     )  # fmt: skip
     if SHARES > 1:
-        sums, is_last = gathered(sums, shared, arrived, tokens, N, ROWS, COLUMNS, SHARES)
+        sums, square, is_last = gathered(sums, square, shared, arrived, tokens, token, N, ROWS, COLUMNS, SHARES, NORM)
         if not is_last:
             return
+    sums = scaled(sums, square, eps, K, ROWS, NORM)
     if BIAS:
         sums += b
     if ADD:
@@ -233,20 +246,25 @@ def gated_kernel(
     COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
     NORM: tl.constexpr, LATE: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """silu(gate) · up: of 2 N rows of ``weight`` the first half are gates. Gate and up of one output are neighbours."""
+    """silu(gate) · up: of 2 N rows of ``weight`` the first half are gates. Gate and up of one output are neighbours.
+
+    Grid (programs, tiles of ROWS rows).
+    """
     announce(PDL and not LATE)
     HALF: tl.constexpr = COLUMNS // 2
     neighbours = tl.arange(0, COLUMNS)
     rows = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, N - 1) + neighbours % 2 * N
+    token = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     w, w_last = ahead(weight, rows, K, K, ROWS, COLUMNS, FIRST, LAST, PDL)
     await_input(PDL)
     announce(PDL and LATE)
-    sums = multiplied(
-        x, x_stride, tokens, eps, weight, rows, w, w_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM,
+    sums, square = multiplied(
+        x, x_stride, tokens, token, eps, weight, rows, w, w_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM,
         UPCAST,
     )  # fmt: skip
+    sums = scaled(sums, square, eps, K, ROWS, NORM)
     gate, up = tl.split(tl.reshape(sums, (ROWS, HALF, 2)))
-    token, columns = tl.arange(0, ROWS), tl.program_id(0) * HALF + tl.arange(0, HALF)
+    columns = tl.program_id(0) * HALF + tl.arange(0, HALF)
     mask = (token < tokens)[:, None] & (columns < N)[None, :]
     values = gate * tl.sigmoid(gate) * up
     tl.store(out + token[:, None] * out_stride + columns[None, :], values.to(out.dtype.element_ty), mask=mask)
@@ -265,19 +283,14 @@ def product(
     """Write ``x`` [T, in] times ``weight`` [out, in] to ``out`` [T, out], or ``add`` it there.
 
     With ``eps``, x is normed first: RMSNorm without weights. Programs that share out the inputs count themselves in
-    ``arrived`` [out / 16 or more] int32, if it is there, which is 0 before and after.
+    ``arrived`` [as many as there are, or more] int32, if it is there, which is 0 before and after.
     """
     arguments, chosen, options = prepared(x, eps, weight)
     outputs, inputs = weight.shape
-    programs = triton.cdiv(outputs, chosen.columns)
-    unused = out
-    if chosen.shares == 1:
-        shared = arrived = unused
-    else:
-        shared = torch.empty((chosen.shares, *out.shape), dtype=torch.float32, device=out.device)
-        arrived = torch.zeros(programs, dtype=torch.int32, device=out.device) if arrived is None else arrived
-    product_kernel[programs, chosen.shares](
-        *arguments, unused if bias is None else bias, out, out.stride(0), shared, arrived, len(x), outputs, inputs,
+    grid = triton.cdiv(outputs, chosen.columns), chosen.shares, triton.cdiv(len(x), options["ROWS"])
+    product_kernel[grid](
+        *arguments, x if bias is None else bias, out, out.stride(0), *gathering(grid, x, outputs, arrived), len(x),
+        outputs, inputs,
         SHARES=chosen.shares, BIAS=bias is not None, ADD=add, LATE=chosen.late, **options,
     )  # fmt: skip
 
@@ -286,18 +299,29 @@ def gated_product(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, *, e
     """Write silu(gate · x) · (up · x) to ``out`` [T, inner]; ``weight`` [2 inner, in] is the gate, then up."""
     arguments, chosen, options = prepared(x, eps, weight)
     outputs, inputs = weight.shape
-    grid = (triton.cdiv(outputs, chosen.columns),)
+    grid = triton.cdiv(outputs, chosen.columns), triton.cdiv(len(x), options["ROWS"])
     gated_kernel[grid](
         *arguments, out, out.stride(0), len(x), outputs // 2, inputs, LATE=chosen.late, **options,
     )  # fmt: skip
 
 
+def gathering(
+    grid: tuple[int, int, int], x: torch.Tensor, outputs: int, arrived: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """``shared`` and ``arrived`` of `gathered`, for a kernel of this grid; anything if inputs are not shared out."""
+    programs, shares, row_tiles = grid
+    if shares == 1:
+        return x, x
+    if arrived is None:
+        arrived = torch.zeros(programs * row_tiles, dtype=torch.int32, device=x.device)
+    return torch.empty(shares * len(x) * (outputs + programs), dtype=torch.float32, device=x.device), arrived
+
+
 def prepared(x: torch.Tensor, eps: float | None, weight: torch.Tensor) -> tuple[tuple[Any, ...], Tile, dict[str, Any]]:
     """What a kernel here begins with, the tile it computes, and the launch options that say so."""
-    rows, chosen = rows_of(len(x)), tile_for(weight, len(x))
+    chosen = tile_for(weight, len(x))
     assert chosen is not None  # who asks for so many rows asks cuBLAS
-    if eps is not None and chosen.shares > 1:  # a share of a row does not know its scale
-        x, eps = rms_norm(x, None, eps), None
+    rows = chosen.rows or rows_of(len(x))
     chosen = fitted(chosen, rows, weight.shape[1], x.dtype, shared_memory(x.device))
     return (
         (x, x.stride(0), eps or 0.0, weight),

@@ -9,7 +9,7 @@ from pellucid.ops.triton_embedding import rows
 from pellucid.ops.triton_gate import gated
 from pellucid.ops.triton_matmul import gated_product, product
 from pellucid.ops.triton_norm import Unscaled, rms_norm
-from pellucid.ops.triton_tiles import LEAST_COLUMNS, tile_for
+from pellucid.ops.triton_tiles import LEAST_COLUMNS, NARROW, ROWS, tile_for
 
 MOST_UNSCALED = 256
 """Rows: with more, to look at each of them again for its factor costs more than a kernel that norms them."""
@@ -50,7 +50,7 @@ class TritonLinear:
 
 def most_counters(*matrices: TritonLinear) -> int:
     """How many counters are enough for any of ``matrices``."""
-    return max(-(-len(matrix.weight) // LEAST_COLUMNS) for matrix in matrices)
+    return max(-(-len(matrix.weight) // LEAST_COLUMNS) * (NARROW // ROWS[1]) for matrix in matrices)
 
 
 class TritonGated:

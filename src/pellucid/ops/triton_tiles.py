@@ -18,7 +18,7 @@ LEAST_COLUMNS = 16
 """Of a program that computes several rows."""
 
 ROWS = (1, 16, 32, 64)
-"""Rows that a program computes: a kernel is compiled for each, so there are few."""
+"""Rows that tiles are chosen for, and that a program computes: a kernel is compiled for each, so there are few."""
 
 
 class Tile(NamedTuple):
@@ -28,8 +28,8 @@ class Tile(NamedTuple):
     ``first + last`` covers them, else in steps of ``first``, ``stages`` of them under way; one row takes no ``last``
     and has two steps under way. ``split``: groups of warps that share out the inputs of a tile, of 16 each at least
     (several rows only). ``shares``: programs that share out the inputs of the same columns, each a multiple of 16 of
-    them (several rows, and no norm; ``first`` and ``last`` cut a share). ``late``: the next kernel may start once this
-    one has its input, not at once.
+    them (several rows, and not gates; ``first`` and ``last`` cut a share). ``late``: the next kernel may start once
+    this one has its input, not at once. ``rows``: how many of `ROWS` a program computes; 0: as many as hold all.
     """
 
     columns: int
@@ -40,6 +40,7 @@ class Tile(NamedTuple):
     stages: int = 3
     shares: int = 1
     late: bool = False
+    rows: int = 0
 
 
 TUNED: dict[tuple[int, int, int], Tile | None] = {
@@ -52,12 +53,17 @@ TUNED: dict[tuple[int, int, int], Tile | None] = {
     (576, 576, 32): Tile(16, 512, 64, late=True),
     (3072, 576, 32): Tile(16, 512, 64, late=True),
     (576, 1536, 32): Tile(32, 256, 128, shares=4, late=True),
+    (960, 576, 64): Tile(32, 512, 64, rows=16),
+    (576, 576, 64): Tile(32, 512, 64, late=True, rows=16),
+    (3072, 576, 64): Tile(32, 64, stages=6),
     (576, 1536, 64): Tile(16, 128, stages=6),
     # Qwen3-0.6B
     (4096, 1024, 16): Tile(32, 1024),
     (1024, 2048, 16): Tile(32, 512, shares=4),
     (6144, 1024, 16): Tile(32, 1024),
     (1024, 3072, 16): Tile(32, 512, shares=6),
+    (1024, 2048, 32): Tile(32, 512, shares=4),
+    (1024, 3072, 32): Tile(32, 512, warps=8, shares=6, late=True),
     (1024, 2048, 64): Tile(32, 128, stages=5, shares=4),
     (6144, 1024, 64): Tile(64, 128, stages=6, late=True),
     (1024, 3072, 64): Tile(16, 128, stages=6, shares=2),
@@ -70,6 +76,10 @@ TUNED: dict[tuple[int, int, int], Tile | None] = {
     (4096, 4096, 16): Tile(32, 256, stages=6),
     (28672, 4096, 16): None,
     (4096, 14336, 16): Tile(32, 256, stages=8),
+    (4096, 4096, 32): Tile(64, 128, stages=6, shares=2),
+    (4096, 14336, 32): Tile(64, 128, stages=6, shares=2, late=True),
+    (4096, 4096, 64): Tile(64, 128, stages=6, shares=2),
+    (4096, 14336, 64): Tile(64, 128, stages=6, shares=2),
 }
 """Tiles by (outputs, inputs, rows of `ROWS`), or None for cuBLAS: what was best in the graph of a whole step on an
 H200, where the rule below was not. On another card they are a start: see `fitted`."""

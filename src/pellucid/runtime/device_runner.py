@@ -189,12 +189,12 @@ class DeviceRunner:
     def _logits(self, bucket: Bucket) -> torch.Tensor:
         """Logits [R, vocab_size] after the last token of every row of the step in the buffer."""
         inputs = self._inputs.fill(bucket)
-        sampled = None if bucket.decode else inputs.sampled
-        wanted = sampled if bucket.rows < bucket.tokens else None  # if they are less work than all
+        wanted = inputs.sampled if bucket.rows < bucket.tokens else None  # if they are less work than all
         hidden = self._model.forward(
             inputs.token_ids, inputs.positions, self._storage, inputs.layout, self._attention, wanted
         )
-        return self._model.logits(hidden if sampled is wanted else hidden.index_select(0, sampled))
+        apart = not bucket.decode and wanted is None
+        return self._model.logits(hidden.index_select(0, inputs.sampled) if apart else hidden)
 
     def _choose(self, logits: torch.Tensor) -> None:
         rows, sent = len(logits), self._buffer.device
