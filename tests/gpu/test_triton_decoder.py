@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 
@@ -196,25 +196,6 @@ def share_out(kind: Kind, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, shape in shapes.items():
         for rows in (32, 64):
             monkeypatch.setitem(TUNED, (*shape, rows), Tile(64, 32) if name in WAYS[way] else None)
-
-
-@pytest.mark.parametrize(
-    "tile",
-    [Tile(16, 64), Tile(16, 32, stages=2, shares=2, rows=16), Tile(16, 16, shares=2, rows=32, late=True)],
-    ids=str,
-)
-@pytest.mark.parametrize("tokens", [17, 40, 64])
-def test_heads_are_normed_by_who_has_a_whole_one(
-    tile: Tile, tokens: int, dtype: torch.dtype, draw: torch.Generator, device: torch.device,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """Columns of one head each, however rows and inputs are shared out: no kernel but the product."""
-    kind = replace(KINDS["qwen3"], bias=True)
-    queries, keys, dim = kind.heads
-    for rows in (32, 64):
-        monkeypatch.setitem(TUNED, ((queries + 2 * keys) * dim, HIDDEN, rows), tile)
-    monkeypatch.setattr(triton_decoder, "rotate", None)
-    check_decoder(kind, random((tokens, HIDDEN), draw, dtype, device), draw)
 
 
 @pytest.mark.parametrize("way", WAYS)

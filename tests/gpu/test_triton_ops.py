@@ -120,7 +120,7 @@ def test_programs_share_out_the_inputs(
     outputs, inputs = shape
     monkeypatch.setitem(TUNED, (outputs, inputs, rows_of(rows)), tile)
     x, residual = random((rows, inputs), draw, dtype, device), random((rows, outputs), draw, dtype, device)
-    loud = x * 2.0 ** torch.randint(-4, 5, (rows, 1), generator=draw).to(device)
+    loud = (x * 2.0 ** torch.randint(-4, 5, (rows, 1), generator=draw).to(device)).to(dtype)
     weight = random((outputs, inputs), draw, dtype, device) * inputs**-0.5
     bias = random((outputs,), draw, dtype, device)
     ops, plain = TritonOps(dtype), PlainOps(torch.float64)

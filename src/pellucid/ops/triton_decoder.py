@@ -63,9 +63,7 @@ class TritonDecoder:
 
     def __init__(self, layers: Sequence[TritonLayer], heads: Heads, eps: float) -> None:
         self._layers, self._heads, self._eps = layers, heads, eps
-        self._counters = most_counters(
-            *(matrix for layer in layers for matrix in (layer.qkv, layer.output, layer.down))
-        )
+        self._counters = most_counters(*(matrix for layer in layers for matrix in (layer.output, layer.down)))
 
     def __call__(
         self,
@@ -82,8 +80,7 @@ class TritonDecoder:
         plan = attends.plan(attended, kv, layout, self._counters)
         last = len(self._layers) - 1
         for index, layer in enumerate(self._layers):
-            normed = self._normed(x, layer.input_norm)
-            q = self._queries(layer, *normed, cos, sin, kv.layer(index), layout.slots, plan.counters)
+            q = self._queries(layer, *self._normed(x, layer.input_norm), cos, sin, kv.layer(index), layout.slots)
             attends.attend(index, q, kv, layout, attended, plan)
             if index == last and wanted is not None:  # whose K and V are there needs no more
                 x, attended = x.index_select(0, wanted), attended.index_select(0, wanted)
@@ -107,15 +104,11 @@ class TritonDecoder:
         sin: torch.Tensor,
         pools: tuple[torch.Tensor, torch.Tensor],
         slots: torch.Tensor,
-        counters: torch.Tensor,
     ) -> torch.Tensor:
-        """q [T, H, D], turned; k and v go to their slots. A norm of heads needs whole ones first."""
+        """q [T, H, D], turned; k and v go to their slots. A norm of whole heads needs the whole product first."""
         heads, qkv = self._heads, layer.qkv
-        tile = tile_for(qkv.weight, len(x))
-        if tile and (layer.norms is None or tile.columns == heads.dim):
-            return rotated_product(
-                x, qkv.weight, qkv.bias, eps, heads, cos, sin, pools, slots, layer.norms, self._eps, counters
-            )
+        if layer.norms is None and tile_for(qkv.weight, len(x)):
+            return rotated_product(x, qkv.weight, qkv.bias, eps, heads, cos, sin, pools, slots)
         turn = partial(
             rotate, heads=heads, cos=cos, sin=sin, norms=layer.norms, eps=self._eps, pools=pools, slots=slots
         )

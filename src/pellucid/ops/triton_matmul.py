@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from pellucid.ops.triton_matvec import one_row, row_ahead
+from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import Tile, fitted, rows_of, tile_for
 from pellucid.triton_launch import announce, await_input, chained, fetch, upcast
 from pellucid.triton_memory import shared_memory
@@ -36,12 +37,12 @@ def squares(x):
 
 
 @triton.jit
-def scaled(sums, square, eps, K: tl.constexpr, ROWS: tl.constexpr, NORM: tl.constexpr):
-    """What `multiplied` gave, as if RMSNorm had scaled the rows of K numbers first.
+def scaled(sums, square, eps, K: tl.constexpr, NORM: tl.constexpr):
+    """Products [rows, columns] of rows whose squares add up to ``square``, as if RMSNorm had scaled the rows first.
 
-    So a program reads its input once, and the products need not wait for the squares.
+    So a program reads its input once, and the products need not wait for the sum.
     """
-    return sums * tl.rsqrt(square / K + eps)[:, None] if NORM and ROWS > 1 else sums
+    return sums * tl.rsqrt(square / K + eps)[:, None] if NORM else sums
 
 
 @triton.jit
@@ -100,7 +101,7 @@ def ahead(
 
 @triton.jit
 def at_once(
-    x_rows, w, w_last, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr,
+    x_rows, eps, w, w_last, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr,
     LAST: tl.constexpr, SPLIT: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """`multiplied`, with all weights there."""
@@ -116,12 +117,12 @@ def at_once(
     sums = accumulate(nothing(ROWS, COLUMNS, SPLIT), x, w, ROWS, COLUMNS, FIRST, SPLIT, UPCAST)
     if LAST:
         sums = accumulate(sums, x_last, w_last, ROWS, COLUMNS, LAST, SPLIT, UPCAST)
-    return total(sums, SPLIT), square
+    return scaled(total(sums, SPLIT), square, eps, K, NORM)
 
 
 @triton.jit
 def in_steps(
-    x_rows, w_rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    x_rows, eps, w_rows, K: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """`multiplied`, a tile after the other, up to STAGES of them under way."""
@@ -135,7 +136,7 @@ def in_steps(
         if NORM:
             square += squares(x)
         sums = accumulate(sums, x, w, ROWS, COLUMNS, DEPTH, SPLIT, UPCAST)
-    return total(sums, SPLIT), square
+    return scaled(total(sums, SPLIT), square, eps, K, NORM)
 
 
 @triton.jit
@@ -144,44 +145,39 @@ def multiplied(
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr,
     STAGES: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """[ROWS, COLUMNS] float32: rows ``token`` of ``x`` times the rows ``rows`` [COLUMNS] of ``weight``; and, if NORM,
-    what the squares of the rows of x add up to, [ROWS], for `scaled`. One row alone is scaled already.
+    """[ROWS, COLUMNS] float32: rows ``token`` of ``x``, normed if NORM, times rows ``rows`` [COLUMNS] of ``weight``.
 
     Of both, K numbers a row; there are STRIDE in a row of weights. Rows of x from ``tokens`` on are the last one again.
     ``w`` and ``w_last`` are from `ahead`.
     """
     if ROWS == 1:
-        sums = one_row(x, eps, weight, rows, w, K, COLUMNS, FIRST, NORM)[None, :]
-        square = tl.zeros((ROWS,), tl.float32)
+        out = one_row(x, eps, weight, rows, w, K, COLUMNS, FIRST, NORM)[None, :]
     else:
         x_rows = x + tl.minimum(token, tokens - 1)[:, None] * x_stride
         if FIRST + LAST >= K:
-            sums, square = at_once(x_rows, w, w_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, NORM, UPCAST)
+            out = at_once(x_rows, eps, w, w_last, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, NORM, UPCAST)
         else:
             w_rows = weight + rows[:, None].to(tl.int64) * STRIDE
-            sums, square = in_steps(x_rows, w_rows, K, ROWS, COLUMNS, FIRST, SPLIT, STAGES, NORM, UPCAST)
-    return sums, square
+            out = in_steps(x_rows, eps, w_rows, K, ROWS, COLUMNS, FIRST, SPLIT, STAGES, NORM, UPCAST)
+    return out
 
 
 @triton.jit
 def gathered(
-    sums, square, shared, arrived, tokens, token, N: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    SHARES: tl.constexpr, NORM: tl.constexpr,
+    sums, shared, arrived, tokens, token, N: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    SHARES: tl.constexpr,
 ):  # fmt: skip
-    """The sums and squares of all SHARES programs of these columns and rows ``token``, in the order of their shares,
-    and True: for the last to come.
+    """The sums of all SHARES programs of these columns and rows ``token``, in the order of their shares, and True: for
+    the last to come.
 
-    The others leave theirs in ``shared`` ([SHARES, tokens, N], and [SHARES, programs, tokens] behind it) and get False.
-    ``arrived`` [programs of a share] counts, and is 0 again afterwards.
+    The others leave theirs in ``shared`` [SHARES, tokens, N] and get False. ``arrived`` [programs of a share] counts,
+    and is 0 again afterwards.
     """
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     arrived += tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
     mask = (token < tokens)[:, None] & (column < N)[None, :]
     there = token[:, None] * N + column[None, :]
     tl.store(shared + tl.program_id(1) * tokens * N + there, sums, mask=mask)
-    squares = shared + SHARES * tokens * N + tl.program_id(0) * tokens + token
-    if NORM:
-        tl.store(squares + tl.program_id(1) * tl.num_programs(0) * tokens, square, mask=token < tokens)
     tl.debug_barrier()  # every thread has stored before one of them counts for all
     is_last = tl.atomic_add(arrived, 1, sem="acq_rel", scope="gpu") == SHARES - 1
     if is_last:
@@ -189,12 +185,7 @@ def gathered(
         sums = tl.zeros((ROWS, COLUMNS), tl.float32)
         for share in tl.static_range(SHARES):
             sums += tl.load(shared + share * tokens * N + there, mask=mask, other=0.0, cache_modifier=".cg")
-        if NORM:
-            square = tl.zeros((ROWS,), tl.float32)
-            for share in tl.static_range(SHARES):
-                their = squares + share * tl.num_programs(0) * tokens
-                square += tl.load(their, mask=token < tokens, other=0.0, cache_modifier=".cg")
-    return sums, square, is_last
+    return sums, is_last
 
 
 @triton.jit(do_not_specialize=["tokens"], do_not_specialize_on_alignment=["arrived"])
@@ -206,7 +197,8 @@ def product_kernel(
 ):  # fmt: skip
     """The product, its bias added, stored in ``out`` or added to what is there.
 
-    Grid (programs, SHARES, tiles of ROWS rows): each takes a share of the inputs of its columns.
+    Grid (programs, SHARES, tiles of ROWS rows): each takes a share of the inputs of its columns. A row that is normed
+    has one share.
     """
     announce(PDL and not LATE)
     SHARE: tl.constexpr = K // SHARES
@@ -224,15 +216,14 @@ def product_kernel(
     announce(PDL and LATE)
     if ADD:
         before = tl.load(there, mask=mask, other=0.0)
-    sums, square = multiplied(
+    sums = multiplied(
         x, x_stride, tokens, token, eps, weight, inside, w, w_last, K, SHARE, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES,
         NORM, UPCAST,
     )  # fmt: skip
     if SHARES > 1:
-        sums, square, is_last = gathered(sums, square, shared, arrived, tokens, token, N, ROWS, COLUMNS, SHARES, NORM)
+        sums, is_last = gathered(sums, shared, arrived, tokens, token, N, ROWS, COLUMNS, SHARES)
         if not is_last:
             return
-    sums = scaled(sums, square, eps, K, ROWS, NORM)
     if BIAS:
         sums += b
     if ADD:
@@ -258,11 +249,10 @@ def gated_kernel(
     w, w_last = ahead(weight, rows, K, K, ROWS, COLUMNS, FIRST, LAST, PDL)
     await_input(PDL)
     announce(PDL and LATE)
-    sums, square = multiplied(
+    sums = multiplied(
         x, x_stride, tokens, token, eps, weight, rows, w, w_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM,
         UPCAST,
     )  # fmt: skip
-    sums = scaled(sums, square, eps, K, ROWS, NORM)
     gate, up = tl.split(tl.reshape(sums, (ROWS, HALF, 2)))
     columns = tl.program_id(0) * HALF + tl.arange(0, HALF)
     mask = (token < tokens)[:, None] & (columns < N)[None, :]
@@ -288,9 +278,14 @@ def product(
     arguments, chosen, options = prepared(x, eps, weight)
     outputs, inputs = weight.shape
     grid = triton.cdiv(outputs, chosen.columns), chosen.shares, triton.cdiv(len(x), options["ROWS"])
+    unused = out
+    if chosen.shares == 1:
+        shared = arrived = unused
+    else:
+        shared = torch.empty((chosen.shares, *out.shape), dtype=torch.float32, device=out.device)
+        arrived = torch.zeros(grid[0] * grid[2], dtype=torch.int32, device=out.device) if arrived is None else arrived
     product_kernel[grid](
-        *arguments, x if bias is None else bias, out, out.stride(0), *gathering(grid, x, outputs, arrived), len(x),
-        outputs, inputs,
+        *arguments, unused if bias is None else bias, out, out.stride(0), shared, arrived, len(x), outputs, inputs,
         SHARES=chosen.shares, BIAS=bias is not None, ADD=add, LATE=chosen.late, **options,
     )  # fmt: skip
 
@@ -305,23 +300,13 @@ def gated_product(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, *, e
     )  # fmt: skip
 
 
-def gathering(
-    grid: tuple[int, int, int], x: torch.Tensor, outputs: int, arrived: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """``shared`` and ``arrived`` of `gathered`, for a kernel of this grid; anything if inputs are not shared out."""
-    programs, shares, row_tiles = grid
-    if shares == 1:
-        return x, x
-    if arrived is None:
-        arrived = torch.zeros(programs * row_tiles, dtype=torch.int32, device=x.device)
-    return torch.empty(shares * len(x) * (outputs + programs), dtype=torch.float32, device=x.device), arrived
-
-
 def prepared(x: torch.Tensor, eps: float | None, weight: torch.Tensor) -> tuple[tuple[Any, ...], Tile, dict[str, Any]]:
     """What a kernel here begins with, the tile it computes, and the launch options that say so."""
     chosen = tile_for(weight, len(x))
     assert chosen is not None  # who asks for so many rows asks cuBLAS
     rows = chosen.rows or rows_of(len(x))
+    if eps is not None and chosen.shares > 1:  # a share of a row does not know its scale
+        x, eps = rms_norm(x, None, eps), None
     chosen = fitted(chosen, rows, weight.shape[1], x.dtype, shared_memory(x.device))
     return (
         (x, x.stride(0), eps or 0.0, weight),

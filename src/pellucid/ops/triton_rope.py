@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from pellucid.ops.base import Heads
-from pellucid.ops.triton_matmul import ahead, gathered, gathering, multiplied, prepared, scaled
+from pellucid.ops.triton_matmul import ahead, multiplied, prepared
 from pellucid.ops.triton_norm import Unscaled, factor_at, normed
 from pellucid.triton_launch import announce, await_input, chained
 
@@ -27,60 +27,42 @@ def turned(first, second, cos, sin):
     return first * cos - second * sin, second * cos + first * sin
 
 
-@triton.jit(do_not_specialize=["tokens"], do_not_specialize_on_alignment=["arrived"])
+@triton.jit(do_not_specialize=["tokens"])
 def rotated_product_kernel(
-    x, x_stride, eps, weight, bias, q_norm, k_norm, head_eps, cos, sin, q, k_pool, v_pool, slots, shared, arrived,
-    tokens, QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr,
+    x, x_stride, eps, weight, bias, cos, sin, q, k_pool, v_pool, slots, tokens,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, DIM: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
-    SHARES: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, HEAD_NORM: tl.constexpr, PDL: tl.constexpr,
-    UPCAST: tl.constexpr,
+    NORM: tl.constexpr, BIAS: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """q, k and v of ``x``: the two numbers of a pair are neighbours in a program, and turn before they are stored.
 
-    Grid (programs, SHARES, tiles of ROWS rows), as in `product_kernel`. With HEAD_NORM a program has one whole head.
+    Grid (programs, tiles of ROWS rows).
     """
-    SHARE: tl.constexpr = K // SHARES
     TURNS: tl.constexpr = DIM // 2
     PAIRS: tl.constexpr = (QUERIES + 2 * KEYS) * TURNS
     HALF: tl.constexpr = COLUMNS // 2
     neighbours = tl.arange(0, COLUMNS)
     place = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, PAIRS - 1)
     rows = place // TURNS * DIM + place % TURNS + neighbours % 2 * TURNS
-    x += tl.program_id(1) * SHARE
-    weight += tl.program_id(1) * SHARE
-    w, w_last = ahead(weight, rows, K, SHARE, ROWS, COLUMNS, FIRST, LAST, PDL)
+    w, w_last = ahead(weight, rows, K, K, ROWS, COLUMNS, FIRST, LAST, PDL)
     if BIAS:
         b = tl.load(bias + rows).to(tl.float32)[None, :]
-    token, pair = tl.program_id(2) * ROWS + tl.arange(0, ROWS), tl.program_id(0) * HALF + tl.arange(0, HALF)
+    token, pair = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.program_id(0) * HALF + tl.arange(0, HALF)
     head, i = pair // TURNS, pair % TURNS
     mask = (token < tokens)[:, None] & (pair < PAIRS)[None, :]
     turns = mask & (head < QUERIES + KEYS)[None, :]
     angle = token[:, None] * TURNS + i[None, :]
-    if HEAD_NORM:
-        g_first = weights(q_norm, k_norm, head < QUERIES, i, pair < PAIRS)[None, :]
-        g_second = weights(q_norm, k_norm, head < QUERIES, i + TURNS, pair < PAIRS)[None, :]
     await_input(PDL)
     announce(PDL)
     c, s = tl.load(cos + angle, mask=turns, other=1.0), tl.load(sin + angle, mask=turns, other=0.0)
     slot = tl.load(slots + token, mask=token < tokens, other=0)
-    sums, square = multiplied(
-        x, x_stride, tokens, token, eps, weight, rows, w, w_last, K, SHARE, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES,
-        NORM, UPCAST,
+    sums = multiplied(
+        x, x_stride, tokens, token, eps, weight, rows, w, w_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM,
+        UPCAST,
     )  # fmt: skip
-    if SHARES > 1:
-        sums, square, is_last = gathered(
-            sums, square, shared, arrived, tokens, token, 2 * PAIRS, ROWS, COLUMNS, SHARES, NORM
-        )
-        if not is_last:
-            return
-    sums = scaled(sums, square, eps, K, ROWS, NORM)
     if BIAS:
         sums += b
     first, second = tl.split(tl.reshape(sums, (ROWS, HALF, 2)))
-    if HEAD_NORM:
-        scale = tl.rsqrt(tl.sum(first * first + second * second, 1) / DIM + head_eps)[:, None]
-        first = tl.where(turns, normed(first, scale, g_first), first)
-        second = tl.where(turns, normed(second, scale, g_second), second)
     first, second = turned(first, second, c, s)
     put(
         first.to(q.dtype.element_ty), second.to(q.dtype.element_ty), token[:, None].to(tl.int64), slot[:, None],
@@ -178,25 +160,15 @@ def rotated_product(
     sin: torch.Tensor,
     pools: tuple[torch.Tensor, torch.Tensor],
     slots: torch.Tensor,
-    norms: tuple[torch.Tensor, torch.Tensor] | None = None,
-    head_eps: float = 0.0,
-    arrived: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """q [T, H, D] of the few rows ``x``, normed without weights if there is an ``eps``; k and v go to ``slots`` ([T]
-    int64) of the two ``pools`` of a layer.
-
-    ``norms`` of the heads of queries and keys, with ``head_eps``: only if a program's columns are one whole head.
-    ``arrived`` as for `product`.
-    """
+    int64) of the two ``pools`` of a layer."""
     arguments, chosen, options = prepared(x, eps, weight)
     outputs, inputs = weight.shape
-    q_norm, k_norm = norms or (weight, weight)
-    grid = triton.cdiv(outputs, chosen.columns), chosen.shares, triton.cdiv(len(x), options["ROWS"])
     q = torch.empty((len(x), heads.queries, heads.dim), dtype=x.dtype, device=x.device)
-    rotated_product_kernel[grid](
-        *arguments, weight if bias is None else bias, q_norm, k_norm, head_eps, cos, sin, q, *pools, slots,
-        *gathering(grid, x, outputs, arrived), len(x), *heads, inputs, SHARES=chosen.shares, BIAS=bias is not None,
-        HEAD_NORM=norms is not None, **options,
+    rotated_product_kernel[triton.cdiv(outputs, chosen.columns), triton.cdiv(len(x), options["ROWS"])](
+        *arguments, weight if bias is None else bias, cos, sin, q, *pools, slots, len(x), *heads, inputs,
+        BIAS=bias is not None, **options,
     )  # fmt: skip
     return q
 

@@ -28,7 +28,7 @@ class Tile(NamedTuple):
     ``first + last`` covers them, else in steps of ``first``, ``stages`` of them under way; one row takes no ``last``
     and has two steps under way. ``split``: groups of warps that share out the inputs of a tile, of 16 each at least
     (several rows only). ``shares``: programs that share out the inputs of the same columns, each a multiple of 16 of
-    them (several rows, and not gates; ``first`` and ``last`` cut a share). ``late``: the next kernel may start once
+    them (several rows, and no norm; ``first`` and ``last`` cut a share). ``late``: the next kernel may start once
     this one has its input, not at once. ``rows``: how many of `ROWS` a program computes; 0: as many as hold all.
     """
 
