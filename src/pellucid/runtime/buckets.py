@@ -8,6 +8,10 @@ from typing import NamedTuple
 from pellucid.errors import InvariantViolation
 
 
+BOUND = 128
+"""Rows: products of more are bound by arithmetic, not by reading weights, so that rows of padding cost what others do."""
+
+
 class Bucket(NamedTuple):
     """A step padded to ``tokens`` tokens in ``rows`` rows; ``decode`` if every row computes exactly one."""
 
@@ -24,7 +28,9 @@ class Buckets:
 
     def __init__(self, max_num_seqs: int, max_num_batched_tokens: int) -> None:
         self.max_rows, self.max_tokens = max_num_seqs, max(max_num_seqs, max_num_batched_tokens)
-        self._decode = (*(size for size in (1, 2, 4) if size < max_num_seqs), *ladder(8, max_num_seqs, 8))
+        few = (*(size for size in (1, 2, 4) if size < max_num_seqs), *ladder(8, min(max_num_seqs, BOUND), 4))
+        many = tuple(size for size in ladder(16, max_num_seqs, 8) if size > BOUND)
+        self._decode = few + many
         self._mixed = ladder(64, self.max_tokens, 4)
         decode = [Bucket(rows, rows, True) for rows in self._decode]
         mixed = [Bucket(tokens, max_num_seqs, False) for tokens in self._mixed]
