@@ -2,7 +2,7 @@
 
 Programmatic dependent launch (CUDA programming guide, "Programmatic Dependent Launch and Synchronization"): a kernel
 lets the next one start early, and waits itself before it reads what the one before it wrote. Weights, which no kernel
-writes, are loaded ahead of that wait.
+writes, are loaded ahead of that wait; so is what had been written before the one before it let this one start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def upcast(dtype: torch.dtype) -> bool:
 
 @triton.jit
 def announce(PDL: tl.constexpr):
-    """Let the next kernel start: it waits for the end of this one before it reads."""
+    """Let the next kernel start: it waits for the end of this one before it reads what this one writes."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
 

@@ -50,6 +50,7 @@ def taken_by_product(outputs: int, inputs: int, tokens: int, dtype: torch.dtype,
         product(x, weight, torch.zeros(tokens, outputs, dtype=dtype))
     rows, chosen = triton_tiles.rows_of(tokens), triton_tiles.tile(outputs, inputs, tokens)
     assert chosen is not None
+    rows = chosen.rows or rows
     tile = triton_tiles.fitted(chosen, rows, inputs, dtype, LIMIT)
     return [*loaded[-1], triton_tiles.shared_bytes(tile, rows, inputs, dtype.itemsize)]
 

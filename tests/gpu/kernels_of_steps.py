@@ -4,7 +4,7 @@
 
 Prints a JSON object of sorted lists of kernels, each with Triton's key of the variant: what is left out where nothing
 is compiled. "rehearsal" and "buckets" are what an engine can have compiled at its start, on a pool of one block, of the
-whole model or of its first layer alone; "served" is what the whole model launches for real plans, on a larger pool.
+whole model or of two of its layers alone; "served" is what the whole model launches for real plans, on a larger pool.
 Where there is no card, kernels are those for an H200.
 """
 

@@ -43,7 +43,7 @@ def test_a_kernel_that_cannot_be_compiled_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3"])
-def test_steps_of_one_layer_launch_every_kernel_that_steps_of_all_do(tmp_path: Path, kind: str) -> None:
+def test_steps_of_two_layers_launch_every_kernel_that_steps_of_all_do(tmp_path: Path, kind: str) -> None:
     kernels = run(kind, tmp_path, "kernels_of_steps.py")
     for work in ("rehearsal", "buckets"):
         assert kernels[f"shallow {work}"] == kernels[f"whole {work}"] != []

@@ -34,8 +34,8 @@ def tiny() -> Twins:
     return tiny_twins()
 
 
-def twins(tiny: Twins, *, in_step: bool = True) -> TwinRunners:
-    return TwinRunners(tiny, NUM_BLOCKS, BLOCK, in_step=in_step, **LIMITS)
+def twins(tiny: Twins, *, in_step: bool = True, **limits: int) -> TwinRunners:
+    return TwinRunners(tiny, NUM_BLOCKS, BLOCK, in_step=in_step, **LIMITS | limits)
 
 
 def engine(tiny: Twins, executor: TwinRunners, *, asynchronous: bool) -> EngineCore:
@@ -121,6 +121,18 @@ def test_a_plan_without_rows_gives_nothing_but_is_applied(tiny: Twins) -> None:
     assert executor.collect() == StepResult(1, ())
     executor.launch(plan(2, (1, 0, 6, True)))
     assert len(executor.collect().tokens) == 1
+
+
+@pytest.mark.parametrize("seqs", [4, 70])
+def test_rows_are_fewer_or_more_than_tokens(tiny: Twins, seqs: int) -> None:
+    """Of a step of 64 tokens with padding: the last layer is for the rows that may sample, or for all tokens."""
+    executor = twins(tiny, max_num_seqs=seqs, max_num_batched_tokens=90)
+    rows = (admit(1, 3), admit(2, 9), admit(3, 5))
+    blocks = ((1, (4,)), (2, (5, 6, 7)), (3, (8, 9)))
+    executor.launch(plan(1, (1, 0, 3, True), (3, 0, 4, False), (2, 0, 9, True), admitted=rows, new_blocks=blocks))
+    assert len(executor.collect().tokens) == 2  # as those of the other runner
+    executor.launch(plan(2, (3, 4, 1, True), (1, 3, 1, True), (2, 9, 1, True)))
+    assert len(executor.collect().tokens) == 3
 
 
 def test_logits_can_be_observed(tiny: Twins) -> None:

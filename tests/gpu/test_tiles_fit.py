@@ -19,7 +19,8 @@ from pellucid.attention.triton import MOST_GROUP, TritonAttention, decode_tile, 
 from pellucid.errors import KernelError
 from pellucid.ops import triton_matmul, triton_tiles
 from pellucid.ops.triton_matmul import product
-from pellucid.ops.triton_tiles import ROWS, TUNED, fitted
+from pellucid.ops.triton_matrix import TritonLinear, most_counters
+from pellucid.ops.triton_tiles import LEAST_COLUMNS, NARROW, ROWS, TUNED, fitted
 
 KIB = 1024
 ADA, AMPERE, HOPPER = 99 * KIB, 163 * KIB, 227 * KIB
@@ -33,7 +34,19 @@ def products() -> list[tuple[triton_tiles.Tile, int, int]]:
     """(tile, rows, inputs) of the table, and of the rules for any other matrix."""
     shapes = {(outputs, inputs, rows) for outputs in (*SIZES, 49152) for inputs in SIZES for rows in ROWS} | set(TUNED)
     tiles = [(triton_tiles.tile(*shape), shape[2], shape[1]) for shape in sorted(shapes)]
-    return [(tile, rows, inputs) for tile, rows, inputs in tiles if tile is not None]
+    return [(tile, tile.rows or rows, inputs) for tile, rows, inputs in tiles if tile is not None]
+
+
+def test_counters_are_enough() -> None:
+    """For every tile whose inputs are shared out, at the most rows that it is chosen for."""
+    shared = [(shape, tile) for shape, tile in TUNED.items() if tile and tile.shares > 1]
+    assert shared
+    for (outputs, inputs, rows), tile in shared:
+        programs = -(-outputs // tile.columns) * -(-rows // (tile.rows or rows))
+        assert programs <= most_counters(TritonLinear(torch.empty((outputs, inputs), device="meta"), None))
+        assert inputs % (16 * tile.shares) == 0
+    narrowest = TritonLinear(torch.empty((64, 16), device="meta"), None)
+    assert most_counters(narrowest) == 64 // LEAST_COLUMNS * NARROW // ROWS[1]
 
 
 @pytest.mark.parametrize("limit", LIMITS)
@@ -44,7 +57,8 @@ def test_every_product_fits(limit: int) -> None:
         for dtype in TYPES:
             small = fitted(tile, rows, inputs, dtype, limit)
             assert triton_tiles.shared_bytes(small, rows, inputs, dtype.itemsize) <= limit
-            assert (small.columns, small.shares) == (tile.columns, tile.shares)
+            kept = ["columns", "shares", "late", "rows"]
+            assert [getattr(small, name) for name in kept] == [getattr(tile, name) for name in kept]
             if limit == HOPPER and dtype.itemsize == 2:
                 assert small == tile
             if triton_tiles.shared_bytes(tile, rows, inputs, dtype.itemsize) <= limit:

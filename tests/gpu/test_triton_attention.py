@@ -174,8 +174,8 @@ def test_an_output_of_any_strides(backend: TritonAttention, device: torch.device
     step = make_step(MIX, Sizes(), torch.float32, device, draw)
     right, size, _ = expected(step)
     wide = torch.full((len(right), 8, 20), torch.nan, device=device)
-    backend.write(LAYER, step.k, step.v, step.kv, step.layout)
     plan = backend.plan(step.q, step.kv, step.layout)
+    backend.write(LAYER, step.k, step.v, step.kv, step.layout)
     backend.attend(LAYER, step.q, step.kv, step.layout, wide[:, 1:7, 2:18], plan)
     verify(wide[:, 1:7, 2:18], right, size)
     assert wide.isnan().sum() == wide.numel() - right.numel()
@@ -210,8 +210,8 @@ def test_a_recorded_step_is_played_for_other_requests(
     out = torch.empty_like(first.q)
 
     def play() -> None:
-        backend.write(LAYER, first.k, first.v, first.kv, first.layout)
         plan = backend.plan(first.q, first.kv, first.layout)
+        backend.write(LAYER, first.k, first.v, first.kv, first.layout)
         backend.attend(LAYER, first.q, first.kv, first.layout, out, plan)
 
     play()

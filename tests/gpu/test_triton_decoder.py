@@ -195,7 +195,7 @@ def share_out(kind: Kind, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for name, shape in shapes.items():
         for rows in (32, 64):
-            monkeypatch.setitem(TUNED, (*shape, rows), Tile(64, 32) if name in WAYS[way] else None)
+            monkeypatch.setitem(TUNED, (*shape, rows), Tile(64, 32, rows=rows // 2) if name in WAYS[way] else None)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -257,8 +257,8 @@ def test_any_number_of_parts_has_the_same_result(
     step = make_step([(1, 1300), (1, 300), (1, 1), (1, 65)], Sizes(5, 1), torch.float32, DEVICE, draw)
     right, size, _ = expected(step)
     backend = TritonAttention()
-    backend.write(LAYER, step.k, step.v, step.kv, step.layout)
     plan = backend.plan(step.q, step.kv, step.layout)
+    backend.write(LAYER, step.k, step.v, step.kv, step.layout)
     for _ in range(2):
         out = torch.full_like(step.q, torch.nan)
         backend.attend(LAYER, step.q, step.kv, step.layout, out, plan)

@@ -66,15 +66,25 @@ def combine(
 
 
 @triton.jit
-def held(table, first, limit, KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr):
+def early(pointers, mask):
+    """What is there, as the L2 cache has it: before the wait nothing says that a nearer one holds no older number."""
+    return tl.load(pointers, mask=mask, other=0, cache_modifier=".cg")
+
+
+@triton.jit
+def held(table, first, limit, KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr, EARLY: tl.constexpr):
     """The blocks of the positions ``first .. first + KEYS - 1``, 0 from ``limit`` on: one for all, or one each [KEYS].
 
-    ``table`` is the request's row of the block table.
+    ``table`` is the request's row of the block table. EARLY: before the wait.
     """
     positions = first
     if BLOCK_SIZE % KEYS != 0:
         positions += tl.arange(0, KEYS)
-    return tl.load(table + positions // BLOCK_SIZE, mask=positions < limit, other=0)
+    if EARLY:
+        blocks = early(table + positions // BLOCK_SIZE, positions < limit)
+    else:
+        blocks = tl.load(table + positions // BLOCK_SIZE, mask=positions < limit, other=0)
+    return blocks
 
 
 @triton.jit
@@ -125,7 +135,7 @@ def attend_part(
     total = tl.zeros([ROWS], tl.float32)
     for start in range(first, limit, KEYS):
         here = begins(blocks, start, KEYS, BLOCK_SIZE, KV_HEADS * HEAD_DIM)
-        blocks = held(table, start + KEYS, limit, KEYS, BLOCK_SIZE)  # a tile ahead
+        blocks = held(table, start + KEYS, limit, KEYS, BLOCK_SIZE, EARLY=False)  # a tile ahead
         seen = keys < limit - start
         real = tl.broadcast_to(seen[:, None], (KEYS, PADDED_DIM))
         if HEAD_DIM != PADDED_DIM:
@@ -156,11 +166,11 @@ def decode_kernel(
     head, program = tl.program_id(0), tl.program_id(1)
     announce(PDL)
     part = parts + program * FIELDS
-    row, token = tl.load(part), tl.load(part + 1)
-    begin, end = tl.where(row < 0, 0, tl.load(part + 2)), tl.where(row < 0, 0, tl.load(part + 3))
-    first, used = tl.load(part + 4), tl.load(part + 5)
+    row, token, begin = early(part, True), early(part + 1, True), early(part + 2, True)
+    end, first, used = early(part + 3, True), early(part + 4, True), early(part + 5, True)
+    begin, end = tl.where(row < 0, 0, begin), tl.where(row < 0, 0, end)
     table = tables + tl.maximum(row, 0).to(tl.int64) * table_stride
-    blocks = held(table, begin, end, KEYS, BLOCK_SIZE)
+    blocks = held(table, begin, end, KEYS, BLOCK_SIZE, EARLY=True)
     if begin < end:
         fetch_tile(k_pool, v_pool, blocks, head, begin, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PDL)
     await_input(PDL)

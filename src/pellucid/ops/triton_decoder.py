@@ -41,7 +41,11 @@ class Attends(Protocol):
         out: torch.Tensor,
         plan: Planned,
     ) -> None:
-        """Write the attention of ``q`` [T, H, D], its heads side by side, to ``out`` [T, H, D]; padding to zeros."""
+        """Write the attention of ``q`` [T, H, D], its heads side by side, to ``out`` [T, H, D]; padding to zeros.
+
+        ``plan`` may be read before the kernel before this one has ended, so one must lie between the two that awaits
+        what made the plan before it lets the next start: those that turn queries and keys do.
+        """
 
 
 class TritonLayer(NamedTuple):

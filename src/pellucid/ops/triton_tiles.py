@@ -29,7 +29,8 @@ class Tile(NamedTuple):
     and has two steps under way. ``split``: groups of warps that share out the inputs of a tile, of 16 each at least
     (several rows only). ``shares``: programs that share out the inputs of the same columns, each a multiple of 16 of
     them (several rows, and no norm; ``first`` and ``last`` cut a share). ``late``: the next kernel may start once
-    this one has its input, not at once. ``rows``: how many of `ROWS` a program computes; 0: as many as hold all.
+    this one has its input, not at once (what turns queries and keys always waits so). ``rows``: of `ROWS` but 1, how
+    many a program computes; 0: as many as hold all.
     """
 
     columns: int
@@ -49,7 +50,7 @@ TUNED: dict[tuple[int, int, int], Tile | None] = {
     (576, 576, 16): Tile(16, 512, 64),
     (3072, 576, 16): Tile(32, 512, 64),
     (49152, 576, 16): None,
-    (960, 576, 32): Tile(16, 512, 64, late=True),
+    (960, 576, 32): Tile(16, 512, 64),
     (576, 576, 32): Tile(16, 512, 64, late=True),
     (3072, 576, 32): Tile(16, 512, 64, late=True),
     (576, 1536, 32): Tile(32, 256, 128, shares=4, late=True),
@@ -137,7 +138,7 @@ def _ever_smaller(tile: Tile, inputs: int) -> Iterator[Tile]:
     """Steps instead of all inputs at once, then fewer of them under way, then shorter ones."""
     yield tile
     if tile.first + tile.last >= inputs // tile.shares:
-        tile = Tile(tile.columns, first=128, stages=6, shares=tile.shares)
+        tile = tile._replace(first=128, last=0, split=1, warps=4, stages=6)
         yield tile
     while tile.stages > 2:
         tile = tile._replace(stages=tile.stages - 1)

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from pellucid.errors import InvariantViolation
 
-
 BOUND = 128
-"""Rows: products of more are bound by arithmetic, not by reading weights, so that rows of padding cost what others do."""
+"""Rows: products of more are bound by arithmetic, not by reading weights, so that rows of padding cost as others do."""
 
 
 class Bucket(NamedTuple):
