@@ -7,6 +7,7 @@ from pellucid.attention.triton_tile import attend_keys
 from pellucid.triton_launch import announce, await_input, fetch
 
 LINE_BYTES = tl.constexpr(128)
+"""Of a line of the L2 cache."""
 
 
 @triton.jit
