@@ -15,6 +15,9 @@ import triton.language as tl
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
 
+LINE_BYTES = tl.constexpr(128)
+"""Of a line of the cache, as `fetch` brings it."""
+
 
 @cache
 def chained(device: torch.device) -> dict[str, bool]:

@@ -29,26 +29,12 @@ def test_seed_changes_the_weights(logits):
     assert not torch.allclose(first, other)
 
 
-class Ends(RandomWeights):
-    """Those of a model of ``layers`` layers, for one of ``shapes`` whose second layer is the last of them."""
-
-    def __init__(self, weights, layers, shapes):
-        super().__init__(shapes, 0)
-        self._weights, self._last = weights, f"layers.{layers - 1}."
-
-    def copy_to(self, name, out):
-        self._weights.copy_to(name.replace("layers.1.", self._last), out)
-
-
 @pytest.mark.parametrize("layers", [1, 2, 4])
-def test_a_shallow_model_is_the_first_and_the_last_layer_between_the_same_ends(logits, layers):
-    few = load("tiny").model
-    config = dataclasses.replace(few.config, num_layers=layers)
-    weights = RandomWeights(tensor_shapes(config), 0)
-    whole = Model(config, weights, few.ops, few.device)
+def test_a_shallow_model_is_the_first_two_layers_between_the_same_ends(logits, layers):
+    tiny = load("tiny").model
+    configs = [dataclasses.replace(tiny.config, num_layers=number) for number in (layers, min(layers, 2))]
+    whole, alone = (Model(c, RandomWeights(tensor_shapes(c), 0), tiny.ops, tiny.device) for c in configs)
     before, shallow = logits(whole, [1, 2, 3]), logits(whole.shallow(), [1, 2, 3])
-    ends = dataclasses.replace(config, num_layers=min(layers, 2))
-    alone = Model(ends, Ends(weights, layers, tensor_shapes(ends)), few.ops, few.device)
     assert torch.equal(shallow, logits(alone, [1, 2, 3]))
     assert torch.allclose(shallow, before) == (layers <= 2)
     assert torch.equal(logits(whole, [1, 2, 3]), before)

@@ -4,10 +4,7 @@ import triton
 import triton.language as tl
 
 from pellucid.attention.triton_tile import attend_keys
-from pellucid.triton_launch import announce, await_input, fetch
-
-LINE_BYTES = tl.constexpr(128)
-"""Of a line of the L2 cache."""
+from pellucid.triton_launch import LINE_BYTES, announce, await_input, fetch
 
 
 @triton.jit
@@ -101,6 +98,15 @@ def begins(blocks, first, KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr, SLOT: tl
 
 
 @triton.jit
+def behind(head, dims, KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr):
+    """How far numbers ``dims`` of ``head``, of each key of a tile, lie behind where `begins` says that they begin."""
+    inner = head * HEAD_DIM + dims[None, :]
+    if BLOCK_SIZE % KEYS == 0:
+        inner += tl.arange(0, KEYS)[:, None] * (KV_HEADS * HEAD_DIM)
+    return inner
+
+
+@triton.jit
 def fetch_tile(
     k_pool, v_pool, blocks, head, first, KEYS: tl.constexpr, BLOCK_SIZE: tl.constexpr, KV_HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr, PDL: tl.constexpr,
@@ -108,10 +114,9 @@ def fetch_tile(
     """Have the keys ``first .. first + KEYS - 1`` and their values brought into the cache; `held` gave ``blocks``."""
     LINE: tl.constexpr = LINE_BYTES * 8 // k_pool.dtype.element_ty.primitive_bitwidth
     LINES: tl.constexpr = triton.next_power_of_2((HEAD_DIM + LINE - 1) // LINE)
-    there = begins(blocks, first, KEYS, BLOCK_SIZE, KV_HEADS * HEAD_DIM) + head * HEAD_DIM
-    there += tl.minimum(tl.arange(0, LINES) * LINE, HEAD_DIM - 1)[None, :]
-    if BLOCK_SIZE % KEYS == 0:
-        there += tl.arange(0, KEYS)[:, None] * (KV_HEADS * HEAD_DIM)
+    lines = tl.minimum(tl.arange(0, LINES) * LINE, HEAD_DIM - 1)
+    there = begins(blocks, first, KEYS, BLOCK_SIZE, KV_HEADS * HEAD_DIM)
+    there += behind(head, lines, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM)
     fetch(k_pool + there, PDL)
     fetch(v_pool + there, PDL)
 
@@ -128,9 +133,7 @@ def attend_part(
     `held` from there on.
     """
     keys, dims = tl.arange(0, KEYS), tl.arange(0, PADDED_DIM)
-    inner = head * HEAD_DIM + dims[None, :]
-    if BLOCK_SIZE % KEYS == 0:
-        inner += keys[:, None] * (KV_HEADS * HEAD_DIM)
+    inner = behind(head, dims, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM)
     acc = tl.zeros([ROWS, PADDED_DIM], tl.float32)
     peak = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)

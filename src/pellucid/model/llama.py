@@ -76,13 +76,13 @@ class Model:
         del self._weights
 
     def shallow(self) -> Model:
-        """This model with two layers alone, the first and the last, on the same tensors.
+        """This model with its first two layers alone, on the same tensors.
 
-        All layers are shaped alike, and the last may have fewer tokens to do: so a step of it launches every kernel
-        that a step of the whole does.
+        All layers are shaped alike, and whichever is the last may have fewer tokens to do: so a step of it launches
+        every kernel that a step of the whole does.
         """
         shallow = copy(self)
-        shallow._layers = [*self._layers[:1], *self._layers[1:][-1:]]
+        shallow._layers = self._layers[:2]
         shallow._decoder = self._all_of(shallow._layers)
         return shallow
 

@@ -15,10 +15,10 @@ import triton.language as tl
 from pellucid.ops.triton_matvec import one_row, row_ahead
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import Tile, fitted, rows_of, tile_for
-from pellucid.triton_launch import announce, await_input, chained, fetch, upcast
+from pellucid.triton_launch import LINE_BYTES, announce, await_input, chained, fetch, upcast
 from pellucid.triton_memory import shared_memory
 
-LINE = tl.constexpr(64)
+LINE = tl.constexpr(LINE_BYTES.value // 2)
 """Numbers in a line of the cache, of two bytes each."""
 LINES = tl.constexpr(16)
 """Lines of a row of weights that are fetched to the cache while the input is waited for, at most."""

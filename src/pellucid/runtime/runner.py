@@ -101,8 +101,9 @@ class Runner:
         """Run the model; sample, and append to the tables, one token for each of ``rows`` that samples: [S]."""
         model, storage = self._model, self._storage
         inputs = step_inputs(plan, rows, self._tables, storage.block_size)
-        forwarded = inputs.token_ids, inputs.positions, storage, inputs.layout, self._attention, inputs.sampled
-        hidden = model.forward(*forwarded)
+        hidden = model.forward(
+            inputs.token_ids, inputs.positions, storage, inputs.layout, self._attention, inputs.sampled
+        )
         sampling = [row for row, samples in zip(rows, plan.samples, strict=True) if samples]
         if not sampling:
             return inputs.token_ids[:0]
