@@ -8,17 +8,19 @@ from collections.abc import Iterator
 import pytest
 
 from pellucid import LLM, SamplingParams
-from pellucid.engine.collector import undisturbed
+from pellucid.engine.collector import RARER, undisturbed
 from pellucid.kv.block import Block
 
 SAMPLING = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
 
 
 @pytest.fixture(autouse=True)
-def _thawed() -> Iterator[None]:
+def _as_before() -> Iterator[None]:
     assert not gc.get_freeze_count()
+    thresholds = gc.get_threshold()
     yield
     gc.unfreeze()
+    gc.set_threshold(*thresholds)
 
 
 def frozen_while_it_runs(monkeypatch: pytest.MonkeyPatch, llm: LLM) -> list[int]:
@@ -66,3 +68,25 @@ def test_the_last_of_several_ends_it() -> None:
             pass
         assert gc.get_freeze_count()
     assert not gc.get_freeze_count()
+
+
+def test_what_is_made_meanwhile_is_looked_through_less_often() -> None:
+    young, *older = gc.get_threshold()
+    with undisturbed():
+        with undisturbed():
+            pass
+        assert gc.get_threshold() == (RARER * young, *older)
+    assert gc.get_threshold() == (young, *older)
+
+
+def test_a_threshold_that_a_caller_chooses_stays() -> None:
+    with undisturbed():
+        gc.set_threshold(1_234)
+    assert gc.get_threshold()[0] == 1_234
+    gc.set_threshold(0)  # never
+    with undisturbed():
+        assert gc.get_threshold()[0] == 0
+    gc.freeze()
+    gc.set_threshold(1_234)
+    with undisturbed():
+        assert gc.get_threshold()[0] == 1_234

@@ -197,7 +197,7 @@ def decode_tile(group: int, padded_dim: int, dtype: torch.dtype, device: torch.d
     elif width > 128:
         best = Tile(rows, keys=32, warps=2, stages=4, programs=4)
     else:
-        best = Tile(rows, keys=16, warps=1, stages=3, programs=10)
+        best = Tile(rows, keys=16, warps=1, stages=3, programs=9)
     return fitted(best, group, padded_dim, dtype, shared_memory(device))
 
 

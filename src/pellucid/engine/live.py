@@ -19,6 +19,7 @@ class LiveRequest:
         self.sequence = sequence
         self.handle = sequence.handle
         self.prompt = prompt
+        self._prompt_token_ids = list(prompt.tokens)
         skip = sequence.request.sampling.skip_special_tokens
         self.detokenizer = Detokenizer(tokenizer, skip_special_tokens=skip) if tokenizer else None
 
@@ -39,7 +40,7 @@ class LiveRequest:
         return RequestOutput(
             request_id=sequence.name,
             prompt=self.prompt.text,
-            prompt_token_ids=list(self.prompt.tokens),
+            prompt_token_ids=self._prompt_token_ids,
             outputs=[completion],
             finished=self.finished,
             num_cached_tokens=sequence.table.cached_tokens,

@@ -24,6 +24,7 @@ class CompletionOutput(Struct, kw_only=True):
 class RequestOutput(Struct, kw_only=True):
     """One request so far: everything in it is cumulative.
 
+    ``prompt_token_ids`` is one list for all outputs of a request, as in vLLM; ``token_ids`` is each output's own.
     ``num_cached_tokens`` is how many prompt tokens the first admission found in the prefix cache:
     0 if none or with prefix caching off, None while the request has not been admitted.
     """
