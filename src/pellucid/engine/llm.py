@@ -124,7 +124,7 @@ class LLM:
     def step(self) -> list[RequestOutput]:
         """Run one engine step; returns every request that got a token, with all it has so far.
 
-        Whoever drives a large pool with it, and not with `generate`, may want `gc.freeze` first: see `undisturbed`.
+        Whoever has a large pool, or many requests, and does not call `generate`, may want `undisturbed` around the loop.
         """
         self._advance(bool(self.options.async_scheduling))
         news, self._news = self._news, {}
