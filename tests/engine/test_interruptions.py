@@ -113,4 +113,5 @@ def test_what_a_caller_does_to_an_output_changes_no_answer(engine: Make) -> None
     first.outputs[0].token_ids.append(99)
     while llm.has_unfinished_requests():
         (last,) = llm.step()
+    assert last.prompt_token_ids is first.prompt_token_ids
     assert last.outputs[0].token_ids == llm.generate([[1, 2, 3]], GREEDY)[0].outputs[0].token_ids

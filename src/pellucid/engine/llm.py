@@ -124,7 +124,8 @@ class LLM:
     def step(self) -> list[RequestOutput]:
         """Run one engine step; returns every request that got a token, with all it has so far.
 
-        Whoever has a large pool, or many requests, and does not call `generate`, may want `undisturbed` around the loop.
+        Whoever has a large pool, or many requests, and drives them with it and not with `generate`, may want
+        `pellucid.engine.collector.undisturbed` around the loop.
         """
         self._advance(bool(self.options.async_scheduling))
         news, self._news = self._news, {}
