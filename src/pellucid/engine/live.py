@@ -18,8 +18,7 @@ class LiveRequest:
     def __init__(self, sequence: Sequence, prompt: Prompt, tokenizer: TextDecoder | None) -> None:
         self.sequence = sequence
         self.handle = sequence.handle
-        self.prompt = prompt
-        self._prompt_token_ids = list(prompt.tokens)
+        self._prompt, self._prompt_token_ids = prompt.text, list(prompt.tokens)
         skip = sequence.request.sampling.skip_special_tokens
         self.detokenizer = Detokenizer(tokenizer, skip_special_tokens=skip) if tokenizer else None
 
@@ -39,7 +38,7 @@ class LiveRequest:
         )
         return RequestOutput(
             request_id=sequence.name,
-            prompt=self.prompt.text,
+            prompt=self._prompt,
             prompt_token_ids=self._prompt_token_ids,
             outputs=[completion],
             finished=self.finished,

@@ -9,11 +9,11 @@ from typing import Any
 from msgspec import Struct
 
 from pellucid.kv import acts
-from pellucid.kv.block import BlockState
 from pellucid.kv.explain import Explanation
 from pellucid.kv.fold import Fold
 from pellucid.kv.snapshot import RequestView, Snapshot
 from pellucid.kv.table import RequestStatus
+from pellucid.lab import phrase
 from pellucid.lab.claims.holes import longest_run
 from pellucid.lang import Sentence, clauses, names_of, phrases, say, sentences
 from pellucid.view import runs
@@ -81,7 +81,7 @@ class Narrator:
         yield say(
             "{name} arrives with a prompt of {tokens}: {blocks}.",
             name=act.request,
-            tokens=_tokens(act.tokens),
+            tokens=phrase.tokens(act.tokens),
             blocks=blocks,
         )
 
@@ -110,7 +110,7 @@ class Narrator:
             yield say(
                 "{name} shares {blocks} with {owners}: {now}, nothing copied.",
                 name=act.request,
-                blocks=_blocks(alive),
+                blocks=phrase.blocks(alive),
                 owners=names_of(owners),
                 now=now,
             )
@@ -118,7 +118,7 @@ class Narrator:
             yield self._revive(act)
 
     def _revive(self, act: acts.Share) -> str:
-        tokens = _tokens(len(act.revived) * self._size)
+        tokens = phrase.tokens(len(act.revived) * self._size)
         if len(act.revived) == 1:
             return say(
                 "{name} revives block {block}: nobody owned it any more, but the content was still there. "
@@ -138,7 +138,7 @@ class Narrator:
     def _admit(self, act: acts.Admit) -> Iterator[str]:
         view = self._now.request(act.request)
         more = -(-view.tokens // self._size) - len(view.blocks)
-        needs = _more(more) if view.blocks else _count(more)
+        needs = phrase.more(more) if view.blocks else phrase.count(more)
         who = (
             say("{name} is admitted again", name=view.name)
             if view.preemptions
@@ -152,7 +152,7 @@ class Narrator:
                 found=act.computed,
                 blocks=needs,
             )
-        yield say("{who}: {what}, and {room}.", who=who, what=what, room=_reclaimable(self._now))
+        yield say("{who}: {what}, and {room}.", who=who, what=what, room=phrase.reclaimable(self._now))
 
     def _evict(self, act: acts.Evict) -> Iterator[str]:
         free, wanted = self._now.pool.free, self._taken(act, act.request)
@@ -180,7 +180,7 @@ class Narrator:
             )
 
     def _take(self, act: acts.Take) -> Iterator[str]:
-        blocks = _blocks(act.blocks)
+        blocks = phrase.blocks(act.blocks)
         what = say("{name} takes {blocks}", name=act.request, blocks=blocks)
         if isinstance(self._last, acts.Admit):
             what = say("It takes {blocks}", blocks=blocks)
@@ -213,7 +213,7 @@ class Narrator:
         stretches = [(name, list(run)) for name, run in groupby(blocks, key=self._held_last.get)]
         if not any(name for name, _ in stretches):
             return ""
-        return phrases(_held_by(name, run) for name, run in stretches)
+        return phrases(phrase.held_by(name, run) for name, run in stretches)
 
     def _unpublish(self, act: acts.Unpublish) -> Iterator[str]:
         if len(act.blocks) == 1:
@@ -248,10 +248,12 @@ class Narrator:
         total = sum(act.counts)
         if total == self._budget:
             yield say(
-                "The model computes {tokens} (the whole budget): {rows}.", tokens=_tokens(total), rows=clauses(pieces)
+                "The model computes {tokens} (the whole budget): {rows}.",
+                tokens=phrase.tokens(total),
+                rows=clauses(pieces),
             )
         else:
-            yield say("The model computes {tokens}: {rows}.", tokens=_tokens(total), rows=clauses(pieces))
+            yield say("The model computes {tokens}: {rows}.", tokens=phrase.tokens(total), rows=clauses(pieces))
 
     def _work(self, name: str, count: int) -> str:
         """Which tokens of ``name`` these ``count`` are."""
@@ -302,7 +304,7 @@ class Narrator:
             if view.status is not RequestStatus.RUNNING or view.name in busy:
                 continue
             if launch and sum(launch.counts) == self._budget:
-                why = say("the budget of {tokens} a step is spent", tokens=_tokens(self._budget))
+                why = say("the budget of {tokens} a step is spent", tokens=phrase.tokens(self._budget))
             elif any(isinstance(act, acts.Close) and act.request == view.name for act in self._step):
                 why = say("the token that ends it is under way")
             else:
@@ -319,11 +321,13 @@ class Narrator:
                 "{name} waits: its {tokens} tokens need {blocks}, and {room}.",
                 name=view.name,
                 tokens=view.tokens,
-                blocks=_count(needed),
-                room=_reclaimable(self._now),
+                blocks=phrase.count(needed),
+                room=phrase.reclaimable(self._now),
             )
         if spent == self._budget:
-            return say("{name} waits: the budget of {tokens} a step is spent.", name=view.name, tokens=_tokens(spent))
+            return say(
+                "{name} waits: the budget of {tokens} a step is spent.", name=view.name, tokens=phrase.tokens(spent)
+            )
         return say("{name} waits until what is under way is back.", name=view.name)
 
     # -- the result --------------------------------------------------------------------------------
@@ -377,14 +381,14 @@ class Narrator:
         rest = [block for block in act.blocks if block not in (*shared, *fenced)]
         cached = [block for block in rest if self._now.pool.identities[block] is not None]
         free = [block for block in rest if block not in cached]
-        ways = [_stay(shared)] if shared else []
-        ways += [_cached(cached)] if cached else []
-        ways += [_free(free)] if free else []
-        ways += [_fenced(fenced, act.fence)] if fenced else []
+        ways = [phrase.stay(shared)] if shared else []
+        ways += [phrase.cached(cached)] if cached else []
+        ways += [phrase.free(free)] if free else []
+        ways += [phrase.fenced(fenced, act.fence)] if fenced else []
         yield say(
             "{cause} It returns {blocks}: {ways}.",
             cause=self._cause(act),
-            blocks=_count(len(act.blocks)),
+            blocks=phrase.count(len(act.blocks)),
             ways=clauses(ways),
         )
 
@@ -398,7 +402,7 @@ class Narrator:
                 "{name} ends ({reason}) with {tokens}.",
                 name=act.request,
                 reason=why.reason,
-                tokens=_tokens(why.tokens),
+                tokens=phrase.tokens(why.tokens),
             )
         who = say("it was admitted last, so it pre-empts itself")
         if why.by != act.request:
@@ -407,8 +411,8 @@ class Narrator:
         return say(
             "{name} needs {blocks}, and {room}: {who}.",
             name=why.by,
-            blocks=_more(wants),
-            room=_reclaimable(self._now),
+            blocks=phrase.more(wants),
+            room=phrase.reclaimable(self._now),
             who=who,
         )
 
@@ -425,77 +429,12 @@ class Narrator:
                 "{name} ends ({reason}) with {tokens}, and held no blocks.",
                 name=act.request,
                 reason=act.reason,
-                tokens=_tokens(act.tokens),
+                tokens=phrase.tokens(act.tokens),
             )
 
     @property
     def _size(self) -> int:
         return self._now.pool.block_size
-
-
-# -- phrases ---------------------------------------------------------------------------------------
-
-
-def _tokens(n: int) -> Sentence:
-    return say("1 token") if n == 1 else say("{n} tokens", n=n)
-
-
-def _count(n: int) -> Sentence:
-    return say("1 block") if n == 1 else say("{n} blocks", n=n)
-
-
-def _more(n: int) -> Sentence:
-    return say("1 more block") if n == 1 else say("{n} more blocks", n=n)
-
-
-def _blocks(blocks: Sequence[int]) -> Sentence:
-    return say("block {block}", block=blocks[0]) if len(blocks) == 1 else say("blocks {blocks}", blocks=runs(blocks))
-
-
-def _reclaimable(now: Snapshot) -> Sentence:
-    free, cached = now.pool.count(BlockState.FREE), now.pool.count(BlockState.CACHED)
-    room = say("1 is reclaimable") if free + cached == 1 else say("{n} are reclaimable", n=free + cached)
-    return say("{room} ({free} free, {cached} cached)", room=room, free=free, cached=cached) if cached else room
-
-
-def _held_by(name: str | None, blocks: Sequence[int]) -> Sentence:
-    if len(blocks) == 1:
-        block = blocks[0]
-        return (
-            say("{block} was held last by {name}", block=block, name=name)
-            if name
-            else say("{block} was unused", block=block)
-        )
-    ids = runs(blocks)
-    return (
-        say("{blocks} were held last by {name}", blocks=ids, name=name)
-        if name
-        else say("{blocks} were unused", blocks=ids)
-    )
-
-
-def _stay(blocks: Sequence[int]) -> Sentence:
-    if len(blocks) == 1:
-        return say("{block} stays with its other owners", block=blocks[0])
-    return say("{blocks} stay with their other owners", blocks=runs(blocks))
-
-
-def _cached(blocks: Sequence[int]) -> Sentence:
-    if len(blocks) == 1:
-        return say("{block} stays cached, to be found again", block=blocks[0])
-    return say("{blocks} stay cached, to be found again", blocks=runs(blocks))
-
-
-def _free(blocks: Sequence[int]) -> Sentence:
-    return (
-        say("{block} is free", block=blocks[0]) if len(blocks) == 1 else say("{blocks} are free", blocks=runs(blocks))
-    )
-
-
-def _fenced(blocks: Sequence[int], step: int) -> Sentence:
-    if len(blocks) == 1:
-        return say("{block} is fenced, as step {step} may still write there", block=blocks[0], step=step)
-    return say("{blocks} are fenced, as step {step} may still write there", blocks=runs(blocks), step=step)
 
 
 _TELL: dict[type, Callable[[Narrator, Any], Iterator[str]]] = {
