@@ -63,7 +63,7 @@ def taken_by_attention(tokens: int, group: int, dim: int, dtype: torch.dtype) ->
     backend, device = attention.TritonAttention(), q.device
     backend.attend(0, q, kv, layout, torch.empty_like(q), backend.plan(q, kv, layout))
     if tokens == 1:
-        tile = attention.decode_tile(group, dim, dtype, device)
+        tile = attention.decode_tile(1, group, dim, dtype, device)
     else:
         tile = attention.prefill_tile(tokens * group, group, dim, dtype, device)
     return [*loaded[-1], attention.shared_bytes(tile, dim, dtype.itemsize)]

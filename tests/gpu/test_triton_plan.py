@@ -14,7 +14,7 @@ from paged_steps import LAYER, Sizes, expected, make_step, verify
 
 from model_free import examples
 from pellucid.attention import triton as triton_attention
-from pellucid.attention.triton import LEAST_PART, MOST_PARTS, ROUNDS, TritonAttention, decode_tile, processors
+from pellucid.attention.triton import LEAST_PART, MOST_PARTS, TritonAttention, decode_tile, processors
 from pellucid.attention.triton_plan import FIELDS, TILE, plan_kernel
 from pellucid.triton_launch import chained
 
@@ -28,6 +28,8 @@ Rows = list[tuple[int, int]]
 
 
 class Part(NamedTuple):
+    """``first`` and ``count``: of its context's parts."""
+
     request: int
     token: int
     begin: int
@@ -50,30 +52,51 @@ def shortest(contexts: list[int], slots: int, unit: int) -> int:
     raise AssertionError
 
 
-def chosen(contexts: list[int], slots: int, programs: int, unit: int) -> int:
-    """That, or with more programs a shorter one, if a fifth of the slots would be idle in the rounds that it takes."""
-    span = shortest(contexts, slots, unit)
-    units = [-(-context // unit) for context in contexts]
-    rounds = -(-sum(number(context, span, unit) for context in contexts) // slots)
-    idle = 4 * min(span, max(units, default=0)) * slots * rounds > 5 * sum(units)
-    return shortest(contexts, programs, unit) if idle and programs > slots else span
+def numbers(contexts: list[int], slots: int, programs: int, unit: int) -> tuple[list[int], int]:
+    """Parts of each of ``contexts``, the longest first; and for how many each of those has room that are cut only
+    because a last round has few."""
+    units, some = [-(-context // unit) for context in contexts], sum(map(bool, contexts))
+    uneven = 3 * max(units, default=0) * slots > 4 * sum(units)
+    span = shortest(contexts, programs if uneven else slots, unit)
+    parts = [number(context, span, unit) for context in contexts]
+    left = some % slots
+    if uneven or some <= slots or not left or programs < len(contexts) + slots:
+        return parts, 0
+    room = min(slots // left, MOST_PARTS)
+    for place in range(some - left, some):
+        fewest = next(parts for parts in count(1) if parts == room or parts * LEAST_PART >= units[place] * unit)
+        each = -(-units[place] // fewest)
+        parts[place] = -(-units[place] // each)
+    return parts, room
 
 
-def plain_plan(rows: Rows, slots: int, unit: int = UNIT, programs: int | None = None) -> list[Part]:
+def plain_plan(rows: Rows, slots: int, unit: int = UNIT, programs: int | None = None) -> list[Part | None]:
+    programs = programs or max(slots, len(rows))
     decoding = [(row, context) for row, (tokens, context) in enumerate(rows) if tokens == 1]
-    span = chosen([context for _, context in decoding], slots, programs or max(slots, len(rows)), unit)
+    decoding.sort(key=lambda pair: (pair[1] + unit - 1) // unit, reverse=True)
+    counts, room = numbers([context for _, context in decoding], slots, programs, unit)
+    some = sum(context > 0 for _, context in decoding)
     starts = list(accumulate((tokens for tokens, _ in rows), initial=0))
-    parts: list[Part] = []
-    for row, context in sorted(decoding, key=lambda pair: (pair[1] + unit - 1) // unit, reverse=True):
-        own = number(context, span, unit)
+    parts: list[Part | None] = []
+    for place, ((row, context), own) in enumerate(zip(decoding, counts, strict=True)):
         each = unit * -(-context // (own * unit))
         begins = [each * part for part in range(own)]
         first = len(parts)
         parts += [Part(row, starts[row], begin, min(begin + each, context), first, own) for begin in begins]
+        if room and some - some % slots <= place < some:
+            parts += [None] * (room - own)
+    return trimmed(parts)
+
+
+def trimmed(parts: list[Part | None]) -> list[Part | None]:
+    while parts and parts[-1] is None:
+        parts.pop()
     return parts
 
 
-def planned(rows: Rows, slots: int, unit: int = UNIT, tile: int = TILE, programs: int | None = None) -> list[Part]:
+def planned(
+    rows: Rows, slots: int, unit: int = UNIT, tile: int = TILE, programs: int | None = None
+) -> list[Part | None]:
     """What the kernel makes: it has set all of ``arrived`` to 0, and written nothing behind the last program."""
     tokens, contexts = zip(*rows, strict=True)
     mixed, programs, kv_heads = set(tokens) != {1}, programs or max(slots, len(rows)), 2
@@ -92,27 +115,26 @@ def planned(rows: Rows, slots: int, unit: int = UNIT, tile: int = TILE, programs
     return read(parts[:programs])
 
 
-def read(parts: torch.Tensor) -> list[Part]:
-    """The parts there are; all programs behind them have none."""
-    words = parts.tolist()
-    taken = [Part(*part[: len(Part._fields)]) for part in words if part[0] != -1]
-    assert all(part[0] == -1 for part in words[len(taken) :])
-    return taken
+def read(parts: torch.Tensor) -> list[Part | None]:
+    """The parts there are, and None where a program before the last of them has none."""
+    return trimmed([None if part[0] == -1 else Part(*part[: len(Part._fields)]) for part in parts.tolist()])
 
 
-def check(rows: Rows, programs: int, parts: list[Part], unit: int = UNIT) -> None:
+def check(rows: Rows, programs: int, parts: list[Part | None], unit: int = UNIT) -> None:
     """What is promised of any plan, whatever the span."""
     decoding = [row for row, (tokens, _) in enumerate(rows) if tokens == 1]
     starts = list(accumulate((tokens for tokens, _ in rows), initial=0))
     assert len(parts) <= max(programs, len(rows))
-    contexts = [(row, list(own)) for row, own in groupby(parts, lambda part: part.request)]
+    there = [(place, part) for place, part in enumerate(parts) if part]
+    contexts = [(row, list(own)) for row, own in groupby(there, lambda pair: pair[1].request)]
     assert sorted(row for row, _ in contexts) == decoding
     units = [-(-rows[row][1] // unit) for row, _ in contexts]
     assert units == sorted(units, reverse=True)
-    place = 0
-    for row, own in contexts:
+    for row, places in contexts:
+        own = [part for _, part in places]
         context, lengths = rows[row][1], [part.end - part.begin for part in own]
-        assert {part[4:] for part in own} == {(place, len(own))}
+        assert {part[4:] for part in own} == {(places[0][0], len(own))}
+        assert [place for place, _ in places] == list(range(places[0][0], places[0][0] + len(own)))
         assert {part.token for part in own} == {starts[row]}
         assert [part.begin for part in own] + [context] == [0] + [part.end for part in own]
         assert not any(part.begin % unit for part in own)
@@ -121,7 +143,6 @@ def check(rows: Rows, programs: int, parts: list[Part], unit: int = UNIT) -> Non
         assert lengths[-1] <= lengths[0]
         assert len(own) <= MOST_PARTS
         assert len(own) == 1 or (context > LEAST_PART and lengths[0] > LEAST_PART // 2)
-        place += len(own)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +163,8 @@ def check(rows: Rows, programs: int, parts: list[Part], unit: int = UNIT) -> Non
         ([(3, 900), (0, 0), (7, 7)], 9, []),
         (
             [(3, 900), (1, 33), (0, 0), (1, 160)],
-            3,
-            [(3, 4, 0, 80, 0, 2), (3, 4, 80, 160, 0, 2), (1, 3, 0, 33, 2, 1)],
+            3,  # with one more, as requests are four, parts may take turns
+            [(3, 4, 0, 64, 0, 3), (3, 4, 64, 128, 0, 3), (3, 4, 128, 160, 0, 3), (1, 3, 0, 33, 3, 1)],
         ),
     ],
     ids=str,
@@ -198,7 +219,7 @@ def test_the_longest_contexts() -> None:
 @pytest.mark.parametrize("rows", [[(1, 700), (1, 40)], [(1, 700), (3, 50), (1, 40)]], ids=["decoding", "mixed"])
 def test_a_plan_of_a_step(rows: Rows, draw: torch.Generator) -> None:
     step = make_step(rows, Sizes(6, 3), torch.float32, DEVICE, draw)
-    tile = decode_tile(2, 16, torch.float32, DEVICE)
+    tile = decode_tile(len(rows), 2, 16, torch.float32, DEVICE)
     slots = processors(DEVICE) * tile.programs // 3
     plan = TritonAttention().plan(step.q, step.kv, step.layout)
     assert len(plan.parts) == slots
@@ -215,36 +236,67 @@ def test_more_kv_heads_than_room_for_programs(monkeypatch: pytest.MonkeyPatch, d
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # of a division by 0 there is no other sign in the interpreter
         plan = TritonAttention().plan(step.q, step.kv, step.layout)
-    assert read(plan.parts) == plain_plan(rows, 1, programs=len(rows) + ROUNDS)
+    assert read(plan.parts) == plain_plan(rows, 1, programs=len(rows) + 1)
 
 
 def test_more_requests_than_programs_at_once(monkeypatch: pytest.MonkeyPatch, draw: torch.Generator) -> None:
-    """The longest contexts are cut, as far as some rounds of programs more allow."""
+    """The longest contexts are cut, as far as a round of programs more allows."""
     monkeypatch.setattr(triton_attention, "processors", lambda device: 1)
     monkeypatch.setattr(triton_attention, "decode_tile", lambda *sizes: decode_tile(*sizes)._replace(programs=2))
     rows = [(1, 40), (1, 900), (1, 64), (1, 100)]
     step = make_step(rows, Sizes(1, 1), torch.float32, DEVICE, draw)
     plan = TritonAttention().plan(step.q, step.kv, step.layout)
-    assert len(plan.parts) == 4 + 2 * ROUNDS
-    assert [(part.request, part.count) for part in read(plan.parts)] == [(1, 5)] * 5 + [(3, 1), (2, 1), (0, 1)]
+    assert len(plan.parts) == 4 + 2
+    assert read(plan.parts) == plain_plan(rows, 2, programs=6)
+    counts = [(part.request, part.count) for part in read(plan.parts) if part]
+    assert counts == [(1, 3)] * 3 + [(3, 1), (2, 1), (0, 1)]
 
 
 @pytest.mark.parametrize(
     ("contexts", "slots", "parts"),
     [
-        ([64] * 9, 4, [1] * 9),  # three rounds, of which the last has one part: as good as can be with three more
         ([640] * 4, 4, [1] * 4),
-        ([640] * 3, 4, [5] * 3),  # one of four would be idle
-        ([64, 64, 64, 6400], 4, [13, 1, 1, 1]),
-        ([320] * 5, 4, [3] * 5),  # the fifth would be alone in a second round
+        ([640] * 3, 4, [1] * 3),  # longer than a fair share by a third, and by no more
+        ([656, 640, 640], 4, [3, 2, 2]),  # by more: seven programs
+        ([64, 64, 64, 6400], 4, [5, 1, 1, 1]),
+        ([800, 700, 700, 650, 600, 500, 400, 0], 8, [3, 2, 2, 2, 2, 2, 2, 1]),
     ],
 )
-def test_parts_take_turns_where_slots_would_be_idle(contexts: list[int], slots: int, parts: list[int]) -> None:
-    rows = [(1, context) for context in contexts]
-    found = planned(rows, slots, programs=len(rows) + 3 * slots)
-    assert found == plain_plan(rows, slots, programs=len(rows) + 3 * slots)
-    assert [part.count for part in found if part.begin == 0] == parts
-    assert len(found) == sum(parts)
+def test_parts_take_turns_where_a_context_is_much_longer_than_others(
+    contexts: list[int], slots: int, parts: list[int]
+) -> None:
+    rows, programs = [(1, context) for context in contexts], len(contexts) + slots
+    found = planned(rows, slots, programs=programs)
+    assert found == plain_plan(rows, slots, programs=programs)
+    assert [part.count for part in found if part and part.begin == 0] == parts
+
+
+@pytest.mark.parametrize(
+    ("contexts", "slots", "parts"),
+    [
+        ([640] * 5, 4, [1, 1, 1, 1, (4, 4)]),  # the fifth would be alone in a second round
+        ([640] * 6, 4, [1, 1, 1, 1, (2, 2), (2, 2)]),
+        ([640] * 7, 4, [1] * 7),  # which leave no room for more
+        ([640] * 8, 4, [1] * 8),
+        ([64] * 9, 4, [1] * 9),
+        ([640, 640, 640, 640, 640, 80, 0, 0], 5, [1, 1, 1, 1, 1, (2, 5), 1, 1]),  # of 48 and 32; what is empty is last
+        ([144] * 4, 3, [1, 1, 1, (3, 3)]),
+        ([160, 160, 160, 144], 4, [1] * 4),
+        ([800, 800, 800, 144], 3, [1, 1, 1, (3, 3)]),
+    ],
+)
+def test_a_last_round_has_as_many_parts_as_there_is_room_for(
+    contexts: list[int], slots: int, parts: list[int | tuple[int, int]]
+) -> None:
+    """``parts``: how many, or that and the room that each has."""
+    rows, programs = [(1, context) for context in contexts], len(contexts) + slots
+    found = planned(rows, slots, programs=programs)
+    assert found == plain_plan(rows, slots, programs=programs)
+    check(rows, programs, found)
+    counts = [part if isinstance(part, tuple) else (part, part) for part in parts]
+    assert [part.count for part in found if part and part.begin == 0] == [count for count, _ in counts]
+    firsts = [part.first for part in found if part and part.begin == 0]
+    assert firsts == list(accumulate((room for _, room in counts), initial=0))[:-1]
 
 
 @pytest.mark.parametrize("room", [1, 7, 100])

@@ -28,9 +28,9 @@ LEAST_PART = 64
 """Keys: a context of no more is one part; in longer ones every part but the last has more than half of them. Shorter
 parts would cost more in putting together than they save."""
 MOST_PARTS = 64
-ROUNDS = 2
-"""Of programs more, where requests are more than half as many as can be at work at once: for contexts so unequal that
-the longest would keep all others waiting, which are then cut into parts that take turns."""
+FEW = range(4, 49)
+"""Requests of heads of 128 numbers that are read by many small programs: fewer large ones would not have enough under
+way. With more requests they would, and wait less for each other; with less there are not that many parts."""
 
 
 class Tile(NamedTuple):
@@ -89,7 +89,8 @@ class TritonAttention(AttentionBackend):
                 f"Triton attention takes up to {MOST_GROUP} query heads a KV head, not {heads // kv_heads}; "
                 "choose attention_backend='reference'."
             )
-        decode_tile(heads // kv_heads, padded(head_dim), dtype, device)
+        for requests in (1, FEW[0]):
+            decode_tile(requests, heads // kv_heads, padded(head_dim), dtype, device)
         prefill_tile(1, heads // kv_heads, padded(head_dim), dtype, device)
 
     def forward(
@@ -114,9 +115,9 @@ class TritonAttention(AttentionBackend):
         """Share out the contexts of a step, for `attend` in all layers; ``q`` is as there, and may be of any layer."""
         kv_heads, dim = kv.layer(0)[0].shape[2:]
         requests, group = len(layout.context_lens), q.shape[1] // kv_heads
-        tile = decode_tile(group, padded(dim), q.dtype, q.device)
+        tile = decode_tile(requests, group, padded(dim), q.dtype, q.device)
         slots = max(1, processors(q.device) * tile.programs // kv_heads)
-        programs = slots if 2 * requests <= slots else requests + ROUNDS * slots
+        programs = slots if 2 * requests <= slots else requests + slots  # more than at once: parts may take turns
         every = kv_heads * programs
         counts = torch.empty(every + counters, dtype=torch.int32, device=q.device)
         plan = Plan(
@@ -158,7 +159,7 @@ class TritonAttention(AttentionBackend):
         k_pool, v_pool = kv.layer(layer)
         kv_heads, dim = k_pool.shape[2:]
         group, padded_dim = q.shape[1] // kv_heads, padded(dim)
-        tile = decode_tile(group, padded_dim, q.dtype, q.device)
+        tile = decode_tile(len(layout.context_lens), group, padded_dim, q.dtype, q.device)
         padded_group = triton.next_power_of_2(group)
         decode_kernel[(kv_heads, len(plan.parts))](
             out, q, k_pool, v_pool, layout.block_tables, *plan[:4], layout.block_tables.stride(0), q.stride(0),
@@ -187,13 +188,15 @@ def is_mixed(q: torch.Tensor, layout: StepLayout) -> bool:
     return layout.max_query > 1 or len(q) != len(layout.context_lens)
 
 
-def decode_tile(group: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
+def decode_tile(requests: int, group: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
     """Few warps a program, since each waits for all of it; ``programs`` are as many as have room, or a few less: then
-    they spread evenly. As was best on an H200."""
+    they spread evenly. As was best on an H200, whose multiprocessors `FEW` ``requests`` would not fill."""
     rows = max(16, triton.next_power_of_2(group))
     width = padded_dim * dtype.itemsize
     if rows > 16 or width > 256:
         best = Tile(rows, keys=16, warps=4, stages=3, programs=4)
+    elif width > 128 and requests in FEW:
+        best = Tile(rows, keys=16, warps=1, stages=3, programs=10)
     elif width > 128:
         best = Tile(rows, keys=32, warps=2, stages=4, programs=4)
     else:

@@ -1,9 +1,11 @@
 """How a step's decoding contexts are shared out among the programs that read them: once a step, for all its layers.
 
 A context may be read in several parts side by side. The span of a part is the shortest at which all parts of all
-contexts are at work at once: there are no more than slots for programs, and one a context if that is more. Where many
-unequal contexts would leave programs idle so, parts are shorter and take turns. The longest contexts are read first,
-so that what is under way last is short (Graham 1969, "Bounds on Multiprocessing Timing Anomalies": LPT).
+contexts are at work at once: there are no more than slots for programs, and one a context if that is more. Where one
+context would still be read when a slot's fair share of all has been, parts are shorter and take turns. The longest
+contexts are read first, so that what is under way last is short (Graham 1969, "Bounds on Multiprocessing Timing
+Anomalies": LPT); and where contexts take turns, those of a last round with room for more parts than contexts are cut
+into as many as there is room for.
 """
 
 import triton
@@ -59,14 +61,15 @@ def count_before(context_lens, query_start, requests, mixed, span, row, own, UNI
 
 @triton.jit
 def sizes(context_lens, query_start, requests, mixed, UNIT: tl.constexpr, TILE: tl.constexpr):
-    """Units of the longest context, and of all."""
-    longest, everything = 0, 0
+    """Units of the longest context, and of all; and how many contexts are not empty."""
+    longest, everything, some = 0, 0, 0
     for start in range(0, requests, TILE):
         row = start + tl.arange(0, TILE)
         units, _ = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
         longest = tl.maximum(longest, tl.max(units, 0))
         everything += tl.sum(units, 0)
-    return longest, everything
+        some += tl.sum((units > 0).to(tl.int32), 0)
+    return longest, everything, some
 
 
 @triton.jit
@@ -89,23 +92,34 @@ def shortest_span(
 
 
 @triton.jit
-def chosen_span(
+def rounds_of(
     context_lens, query_start, requests, mixed, slots, programs, LEAST: tl.constexpr, MOST: tl.constexpr,
     UNIT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """That of `shortest_span` for ``slots``; or for all ``programs``, if less than four fifths of the slots, over the
-    rounds that there are, would be at work: as many as if all parts were as long as the longest."""
-    longest, everything = sizes(context_lens, query_start, requests, mixed, UNIT, TILE)
-    span = shortest_span(
-        context_lens, query_start, requests, mixed, longest, everything, slots, LEAST, MOST, UNIT, TILE
-    )
-    rounds = tl.cdiv(count_parts(context_lens, query_start, requests, mixed, span, UNIT, TILE), slots)
-    room = tl.minimum(span, longest).to(tl.int64) * slots * rounds
-    if (programs > slots) & (4 * room > 5 * everything.to(tl.int64)):
-        span = shortest_span(
-            context_lens, query_start, requests, mixed, longest, everything, programs, LEAST, MOST, UNIT, TILE
-        )
-    return span
+    """The span: that of `shortest_span` for ``slots``, or, if a context is a third longer than a slot's fair share of
+    all, for all ``programs``. And of a last round: how many contexts, the shortest, are left for it, how many come
+    before these, and how many parts each has room for."""
+    longest, everything, some = sizes(context_lens, query_start, requests, mixed, UNIT, TILE)
+    uneven = 3 * longest.to(tl.int64) * slots > 4 * everything.to(tl.int64)
+    most = tl.where(uneven, programs, slots)
+    span = shortest_span(context_lens, query_start, requests, mixed, longest, everything, most, LEAST, MOST, UNIT, TILE)
+    whole = uneven | (some <= slots) | (programs < requests + slots)
+    left = tl.where(whole, 0, some % slots)
+    return span, left, some - left, tl.minimum(slots // tl.maximum(left, 1), MOST)
+
+
+@triton.jit
+def in_last_round(first, count, units, left, before, room, LEAST: tl.constexpr):
+    """Where the parts of a context begin, how many they are, and how many there is room for, if there is a last round
+    (see `rounds_of`); ``first`` and ``count`` as they were without one."""
+    late = first - before
+    first += tl.minimum(tl.maximum(late, 0), left) * (room - 1)
+    if (late >= 0) & (late < left):
+        count = tl.minimum(room, tl.cdiv(units, LEAST))
+        count = tl.cdiv(units, tl.cdiv(units, count))  # that many need
+    else:
+        room = count
+    return first, count, room
 
 
 @triton.jit(
@@ -119,7 +133,7 @@ def plan_kernel(
     """Grid (requests,): each writes the parts of its context to ``parts`` [programs, FIELDS] int32, behind those of
     longer ones; the last request marks what is left there, and sets ``arrived`` [counters] int32 to 0. The parts of a
     context have as many units of UNIT keys (a tile of `decode_kernel`) each, and no more than so many parts need; the
-    last may have fewer.
+    last may have fewer. Each context of a last round has room for equally many, of which it may leave some.
 
     If ``mixed``, requests that compute another number of tokens than one get no part; otherwise the token of request r
     is token r.
@@ -127,10 +141,12 @@ def plan_kernel(
     announce(PDL)
     await_input(PDL)
     row = tl.program_id(0)
-    span = chosen_span(context_lens, query_start, requests, mixed, slots, programs, LEAST, MOST, UNIT, TILE)
+    span, left, before, room = rounds_of(
+        context_lens, query_start, requests, mixed, slots, programs, LEAST, MOST, UNIT, TILE
+    )
     units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
     first = count_before(context_lens, query_start, requests, mixed, span, row, units, UNIT, TILE)
-    count = parts_of(units, decodes, span)
+    first, count, own = in_last_round(first, parts_of(units, decodes, span), units, left, before, room, LEAST)
     each = tl.maximum(tl.cdiv(units, tl.maximum(count, 1)), 1)
     context = tl.load(context_lens + row)
     token = row
@@ -139,14 +155,14 @@ def plan_kernel(
     part = tl.arange(0, MOST)
     begin = part * each * UNIT
     there, mine = parts + (first + part) * FIELDS, part < count
-    tl.store(there, row, mask=mine)
+    tl.store(there, tl.where(mine, row, -1), mask=part < own)
     tl.store(there + 1, token, mask=mine)
     tl.store(there + 2, begin, mask=mine)
     tl.store(there + 3, tl.minimum(begin + each * UNIT, context), mask=mine)
     tl.store(there + 4, first, mask=mine)
     tl.store(there + 5, count, mask=mine)
     if row == requests - 1:
-        taken = count_parts(context_lens, query_start, requests, mixed, span, UNIT, TILE)
+        taken = count_parts(context_lens, query_start, requests, mixed, span, UNIT, TILE) + left * (room - 1)
         for start in range(taken, programs, TILE):
             place = start + tl.arange(0, TILE)
             tl.store(parts + place * FIELDS, -1, mask=place < programs)

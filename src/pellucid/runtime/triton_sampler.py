@@ -26,8 +26,9 @@ NEVER = tl.constexpr(-math.inf)
 LAST_ID = tl.constexpr(2**31 - 1)
 NONE_BEST = tl.constexpr(-(2**63))
 
-PROGRAMS = 1536
-"""How many programs should search: about a dozen for each multiprocessor of the largest cards."""
+PROGRAMS = 5120
+"""How many programs should search: some forty for each multiprocessor of the largest cards, as each has little to do
+at a time and waits for it."""
 SMALLEST_PART, LARGEST_PART = 512, 16_384
 """Tokens that one program searches: not so few that there is more to combine than to search."""
 TILE = 256
@@ -111,13 +112,23 @@ def forbids_at(line, position):
 
 
 @triton.jit
-def load_allowed(row, token_ids, vocab_size, line, forbids, FORBIDDEN: tl.constexpr):
-    """Logits of the tokens, -inf for those that are forbidden or lie behind the vocabulary."""
-    logits = tl.load(row + token_ids, mask=token_ids < vocab_size, other=NEVER)
+def logits_of(row, token_ids, vocab_size):
+    """-inf for tokens that lie behind the vocabulary."""
+    return tl.load(row + token_ids, mask=token_ids < vocab_size, other=NEVER)
+
+
+@triton.jit
+def allowed(logits, token_ids, line, forbids, FORBIDDEN: tl.constexpr):
+    """The ``logits`` of the tokens, -inf for those that are forbidden."""
     if forbids:
         for i in range(FORBIDDEN):
             logits = tl.where(token_ids == tl.load(line + 7 + i), NEVER, logits)
     return logits
+
+
+@triton.jit
+def load_allowed(row, token_ids, vocab_size, line, forbids, FORBIDDEN: tl.constexpr):
+    return allowed(logits_of(row, token_ids, vocab_size), token_ids, line, forbids, FORBIDDEN)
 
 
 # ---- Filters
@@ -281,9 +292,12 @@ def search(
 
     start = part * part_size
     won, winner = tl.full([], NEVER, tl.float32), start
+    following = logits_of(row, start + tl.arange(0, TILE), vocab_size)
     for first in range(start, start + part_size, TILE):
         token_ids = first + tl.arange(0, TILE)
-        scores = load_allowed(row, token_ids, vocab_size, line, forbids, FORBIDDEN)
+        scores = allowed(following, token_ids, line, forbids, FORBIDDEN)
+        if first + TILE < start + part_size:  # a tile ahead: what is done with one depends on those before
+            following = logits_of(row, token_ids + TILE, vocab_size)
         limits = scores
         if temperature > 0:
             limits = most_score(scores, random_bits(key, token_ids), 1 / temperature, least_score)
