@@ -50,7 +50,7 @@ def is_token_ids(prompt: Any) -> bool:
     return (
         isinstance(prompt, Sequence)
         and not isinstance(prompt, str | bytes)
-        and all(isinstance(token, int) and not isinstance(token, bool) for token in prompt)
+        and all(issubclass(kind, int) and kind is not bool for kind in set(map(type, prompt)))
     )
 
 
