@@ -19,12 +19,11 @@ from pellucid.runtime.controls import Controls
 from pellucid.runtime.triton_noise import gumbel_noise, random_bits, stream_key
 from pellucid.triton_launch import announce, await_input, chained
 
+LOG_2 = tl.constexpr(math.log(2))
 LOG2_E = tl.constexpr(1 / math.log(2))
 TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
 NEVER = tl.constexpr(-math.inf)
 LAST_ID = tl.constexpr(2**31 - 1)
-MOST_NOISE = tl.constexpr(37.5)
-"""More than any: -log of the least uniform number there is, 2 ** -54, is 37.43."""
 NONE_BEST = tl.constexpr(-(2**63))
 
 PROGRAMS = 5120
@@ -232,21 +231,19 @@ def keep_likely(
 
 
 @triton.jit
-def is_hopeful(logits, key, token_ids, rate, least_score, won):
-    """Whether a token might have a score above ``won``, noise included; False only if none has. ``rate`` is
-    1 / temperature; ``key`` that of the noise.
+def most_score(logits, bits, rate, least_score):
+    """No less than the scores, noise included, that logits have with random bits and temperature 1 / ``rate``; -inf for
+    most that are filtered out.
 
-    Noise is -log(-log1p(-u)) of a uniform u of 64 bits, and that is at most -log(u): a token that lacks x has to have a
-    u of 2 ** (-x · log2(e)) or less. All are taken to have the best logit of all, and of u the upper 31 bits. The last
-    digits of what is calculated are a millionth, and 1e-3, here and there.
+    All that makes the noise small is left out: -log1p(-u) >= u, the lower half of u's bits, and what log2 is more than
+    the bits of a float32, read as an integer, say: 2^23 · (log2(u) + 127) or up to 0.0861 · 2^23 less. The last digits
+    of all these steps are far below the 1e-3 on top, and those of the division below a millionth.
     """
-    best = tl.max(logits) * rate
-    lacks = won - best - (tl.abs(won) + tl.abs(best)) * 1e-6 - 1e-3
-    hopeful = (best + tl.abs(best) * 1e-6 >= least_score) & (lacks < MOST_NOISE)
-    if hopeful:
-        rarest = tl.min((random_bits(key, token_ids) >> 33).to(tl.int32))
-        hopeful = rarest.to(tl.float32) <= tl.exp2(31 - lacks * LOG2_E)
-    return hopeful
+    scores = logits * rate
+    scores += tl.abs(scores) * 1e-6
+    upper_half = (bits >> 32).to(tl.uint32).to(tl.float32)
+    noise = upper_half.to(tl.int32, bitcast=True).to(tl.float32) * (-LOG_2 / 2**23) + ((127 + 32) * LOG_2 + 1e-3)
+    return tl.where(scores >= least_score, scores + noise, NEVER)
 
 
 @triton.jit
@@ -294,18 +291,17 @@ def search(
         least_score = tl.div_rn(tl.load(least + place), temperature)
 
     start = part * part_size
-    won, winner, rate = tl.full([], NEVER, tl.float32), start, 1 / temperature
+    won, winner = tl.full([], NEVER, tl.float32), start
     following = logits_of(row, start + tl.arange(0, TILE), vocab_size)
     for first in range(start, start + part_size, TILE):
         token_ids = first + tl.arange(0, TILE)
         scores = allowed(following, token_ids, line, forbids, FORBIDDEN)
         if first + TILE < start + part_size:  # a tile ahead: what is done with one depends on those before
             following = logits_of(row, token_ids + TILE, vocab_size)
+        limits = scores
         if temperature > 0:
-            hopeful = is_hopeful(scores, key, token_ids, rate, least_score, won)
-        else:
-            hopeful = tl.max(scores) > won
-        if hopeful:
+            limits = most_score(scores, random_bits(key, token_ids), 1 / temperature, least_score)
+        if tl.max(limits) > won:
             if temperature > 0:
                 scores = tl.div_rn(scores, temperature)
                 scores = tl.where(scores >= least_score, scores + gumbel_noise(random_bits(key, token_ids)), NEVER)
