@@ -13,7 +13,8 @@ import triton.language as tl
 from paged_steps import LAYER, Sizes, Step, check, expected, make_step, pad, verify
 
 from pellucid.attention import KVStorage, attention_backend
-from pellucid.attention.triton import LEAST_PART, TritonAttention, prefill_tile, processors
+from pellucid.attention import triton as triton_attention
+from pellucid.attention.triton import LEAST_PART, WIDE, TritonAttention, prefill_tile, processors
 from pellucid.attention.triton_prefill import find_request
 from pellucid.errors import ConfigError
 
@@ -70,6 +71,26 @@ def test_sizes_of_blocks(
 @pytest.mark.parametrize("dim", [8, 48, 96, 256])
 def test_sizes_of_heads(backend: TritonAttention, device: torch.device, draw: torch.Generator, dim: int) -> None:
     check(backend, make_step(MIX, Sizes(4, 2, dim), torch.float32, device, draw))
+
+
+@pytest.mark.parametrize("requests", WIDE)
+@pytest.mark.parametrize("block_size", [8, 16, 64])
+def test_tiles_for_any_number_of_requests(
+    backend: TritonAttention,
+    device: torch.device,
+    draw: torch.Generator,
+    monkeypatch: pytest.MonkeyPatch,
+    block_size: int,
+    requests: int,
+) -> None:
+    """Each of them, in a step of five."""
+    step = make_step(
+        [(1, context) for context in (1, 16, 33, 260, 700)], Sizes(4, 2, 128, block_size), torch.float16, device, draw
+    )
+    tiles = []
+    monkeypatch.setattr(triton_attention, "decode_tile", lambda *_: tiles.append(WIDE[requests]) or WIDE[requests])
+    check(backend, step)
+    assert tiles
 
 
 def test_decoding_at_every_edge_of_blocks_tiles_and_parts(

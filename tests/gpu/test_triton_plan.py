@@ -10,7 +10,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from paged_steps import LAYER, Sizes, expected, make_step, verify
+from paged_steps import LAYER, Sizes, expected, make_step, pad, verify
+from paged_steps import check as check_step
 
 from model_free import examples
 from pellucid.attention import triton as triton_attention
@@ -316,6 +317,19 @@ def test_any_number_of_parts_has_the_same_result(
         backend.attend(LAYER, step.q, step.kv, step.layout, out, plan)
         verify(out, right, size)
         assert not plan.arrived.any()
+
+
+@pytest.mark.parametrize("slots", [2, 3, 4])
+def test_a_last_round_has_the_same_result(monkeypatch: pytest.MonkeyPatch, draw: torch.Generator, slots: int) -> None:
+    """Of five contexts one or two are left for it; rows of padding come after them."""
+    monkeypatch.setattr(triton_attention, "processors", lambda device: slots)
+    monkeypatch.setattr(triton_attention, "decode_tile", lambda *sizes: decode_tile(*sizes)._replace(programs=1))
+    rows = [(1, context) for context in (300, 257, 310, 300, 299)]
+    step = pad(make_step(rows, Sizes(5, 1), torch.float32, DEVICE, draw), 2, 2, one_token_each=True)
+    parts = read(TritonAttention().plan(step.q, step.kv, step.layout).parts)
+    shortest = next(part.count for part in parts if part and part.request == 1)
+    assert shortest == {2: 2, 3: 1, 4: 4}[slots]
+    assert not check_step(TritonAttention(), step)[5:].any()
 
 
 @pytest.mark.parametrize("dim", [16, 64, 128, 256])

@@ -28,9 +28,6 @@ LEAST_PART = 64
 """Keys: a context of no more is one part; in longer ones every part but the last has more than half of them. Shorter
 parts would cost more in putting together than they save."""
 MOST_PARTS = 64
-FEW = range(4, 49)
-"""Requests of heads of 128 numbers that are read by many small programs: fewer large ones would not have enough under
-way. With more requests they would, and wait less for each other; with less there are not that many parts."""
 
 
 class Tile(NamedTuple):
@@ -42,6 +39,18 @@ class Tile(NamedTuple):
     warps: int
     stages: int
     programs: int = 1
+
+
+WIDE = {
+    1: Tile(16, keys=16, warps=2, stages=3, programs=9),
+    2: Tile(16, keys=32, warps=2, stages=4, programs=4),
+    4: Tile(16, keys=16, warps=1, stages=3, programs=10),
+    49: Tile(16, keys=32, warps=2, stages=4, programs=4),
+    192: Tile(16, keys=16, warps=1, stages=4, programs=7),
+}
+"""Tiles of heads of 128 numbers of two bytes, by the least number of requests that they are for. Contexts of few are
+cut into as many parts as there are programs, and small ones start sooner; 64 or so, a part each, have most under way
+with large ones; of many, what one waits for another reads."""
 
 
 class Plan(NamedTuple):
@@ -89,7 +98,7 @@ class TritonAttention(AttentionBackend):
                 f"Triton attention takes up to {MOST_GROUP} query heads a KV head, not {heads // kv_heads}; "
                 "choose attention_backend='reference'."
             )
-        for requests in (1, FEW[0]):
+        for requests in WIDE:
             decode_tile(requests, heads // kv_heads, padded(head_dim), dtype, device)
         prefill_tile(1, heads // kv_heads, padded(head_dim), dtype, device)
 
@@ -190,15 +199,13 @@ def is_mixed(q: torch.Tensor, layout: StepLayout) -> bool:
 
 def decode_tile(requests: int, group: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
     """Few warps a program, since each waits for all of it; ``programs`` are as many as have room, or a few less: then
-    they spread evenly. As was best on an H200, whose multiprocessors `FEW` ``requests`` would not fill."""
+    they spread evenly. As was best on an H200."""
     rows = max(16, triton.next_power_of_2(group))
     width = padded_dim * dtype.itemsize
     if rows > 16 or width > 256:
         best = Tile(rows, keys=16, warps=4, stages=3, programs=4)
-    elif width > 128 and requests in FEW:
-        best = Tile(rows, keys=16, warps=1, stages=3, programs=10)
     elif width > 128:
-        best = Tile(rows, keys=32, warps=2, stages=4, programs=4)
+        best = WIDE[max(least for least in WIDE if least <= requests)]
     else:
         best = Tile(rows, keys=16, warps=1, stages=3, programs=9)
     return fitted(best, group, padded_dim, dtype, shared_memory(device))
