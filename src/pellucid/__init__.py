@@ -56,6 +56,8 @@ def __getattr__(name: str) -> object:
     from pellucid.threads import sleep_at_barriers
 
     sleep_at_barriers()
+    if name == "LLM":
+        importlib.import_module("pellucid.triton_start").begin()
     try:
         with uncollected():
             return getattr(importlib.import_module(_HOME[name]), name)

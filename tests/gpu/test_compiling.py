@@ -54,3 +54,26 @@ def test_steps_of_two_layers_launch_every_kernel_that_steps_of_all_do(tmp_path: 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here")
 def test_where_triton_interprets_nothing_is_run() -> None:
     compile_ahead(lambda: pytest.fail("there is nothing to compile"))
+
+
+def test_what_is_begun_before_torch_is_kept_for_the_first_kernel(tmp_path: Path) -> None:
+    """And torch is not imported for it. The module that talks to a driver can only be built where there is one."""
+    script = """
+import json, pathlib, sys
+from pellucid import triton_start
+triton_start.NVIDIA = pathlib.Path(sys.executable)
+triton_start.begin().join()
+without_torch = "torch" not in sys.modules
+from triton.runtime.cache import triton_key
+read = triton_key.cache_info().currsize
+import torch
+print(json.dumps([without_torch, read, torch.cuda.is_available()]))
+"""
+    surroundings = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=surroundings, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    without_torch, read, on_gpu = json.loads(done.stdout)
+    assert without_torch
+    assert read == 1
+    assert not done.stderr
+    assert any(tmp_path.rglob("cuda_utils*")) == on_gpu

@@ -22,6 +22,7 @@ from pellucid.engine.progress import progress
 from pellucid.engine.rehearsal import rehearse
 from pellucid.engine.scheduler import Scheduler
 from pellucid.errors import ConfigError
+from pellucid.imports import uncollected
 from pellucid.kv.manager import KVManager
 from pellucid.kv.memory import PoolMemory
 from pellucid.kv.reader import KVReader
@@ -96,7 +97,8 @@ def assemble(options: EngineOptions, loaded: LoadedModel | None) -> Assembly:
         pool = measured.pool
         for line in measured.lines():
             say(line)
-    scheduler = _scheduler(options, pool, config)
+    with uncollected():  # a block is an object, and none of them is garbage
+        scheduler = _scheduler(options, pool, config)
     broadcast = Broadcast(scheduler.kv, source.name) if _observed(options) else None
     storage = KVStorage(config.num_layers, pool.num_blocks, options.block_size, *shape, device)
     with _in_memory(options, "making tables and graphs"):

@@ -30,9 +30,9 @@ def empty_kernel():
 def prepare(device: int) -> None:
     """Begin, on a thread of its own, what the first kernel of a process would wait for; `compile_ahead` waits for it.
 
-    Triton builds a module that talks to the driver, reads its whole compiler (400 MB) for the name under which it
-    keeps a kernel, and asks ptxas for its version; the system reads the tools from the disk. A kernel that does
-    nothing, compiled and loaded on the CUDA ``device``, brings all that about.
+    Triton asks ptxas for its version, and does what `pellucid.triton_start` has begun, if that went wrong; the system
+    reads the tools from the disk. A kernel that does nothing, compiled and loaded on the CUDA ``device``, brings all
+    that about.
     """
     if INTERPRETED or device in _PREPARATIONS:
         return
