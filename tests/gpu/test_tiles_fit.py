@@ -15,7 +15,7 @@ from near import assert_near, random
 from paged_steps import Sizes, check, make_step
 
 from pellucid.attention import triton as attention
-from pellucid.attention.triton import MOST_GROUP, WIDE, TritonAttention, decode_tile, prefill_tile
+from pellucid.attention.triton import MOST_GROUP, TILES, TritonAttention, decode_tile, prefill_tile
 from pellucid.errors import KernelError
 from pellucid.ops import triton_matmul, triton_tiles
 from pellucid.ops.triton_matmul import product
@@ -71,7 +71,7 @@ def test_attention_fits(limit: int, device: torch.device, monkeypatch: pytest.Mo
 
     def tiles(group: int, dim: int, dtype: torch.dtype) -> list[attention.Tile]:
         prefill = [prefill_tile(queries, group, dim, dtype, device) for queries in (1, 10**9)]
-        return prefill + [decode_tile(requests, group, dim, dtype, device) for requests in WIDE]
+        return prefill + [decode_tile(requests, group, dim, dtype, device) for requests in TILES[256]]
 
     for dtype in TYPES:
         for dim in (16, 32, 64, 128, 256):
@@ -95,7 +95,7 @@ def test_on_an_h200_attention_is_as_it_was_found_there(device: torch.device, mon
             for group in (1, 3, 8, MOST_GROUP):
                 tile = prefill_tile(10**9, group, dim, dtype, device)
                 assert tile[:2] == ((64, 32) if dim * dtype.itemsize > 256 else (128, 64))
-                assert all(decode_tile(requests, group, dim, dtype, device).stages >= 3 for requests in WIDE)
+                assert all(decode_tile(requests, group, dim, dtype, device).stages >= 3 for requests in TILES[256])
 
 
 def test_attention_that_cannot_fit_is_refused(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from paged_steps import LAYER, Sizes, Step, check, expected, make_step, pad, ver
 
 from pellucid.attention import KVStorage, attention_backend
 from pellucid.attention import triton as triton_attention
-from pellucid.attention.triton import LEAST_PART, WIDE, TritonAttention, prefill_tile, processors
+from pellucid.attention.triton import LEAST_PART, TILES, TritonAttention, prefill_tile, processors
 from pellucid.attention.triton_prefill import find_request
 from pellucid.errors import ConfigError
 
@@ -73,7 +73,7 @@ def test_sizes_of_heads(backend: TritonAttention, device: torch.device, draw: to
     check(backend, make_step(MIX, Sizes(4, 2, dim), torch.float32, device, draw))
 
 
-@pytest.mark.parametrize("requests", WIDE)
+@pytest.mark.parametrize("requests", TILES[256])
 @pytest.mark.parametrize("block_size", [8, 16, 64])
 def test_tiles_for_any_number_of_requests(
     backend: TritonAttention,
@@ -88,7 +88,9 @@ def test_tiles_for_any_number_of_requests(
         [(1, context) for context in (1, 16, 33, 260, 700)], Sizes(4, 2, 128, block_size), torch.float16, device, draw
     )
     tiles = []
-    monkeypatch.setattr(triton_attention, "decode_tile", lambda *_: tiles.append(WIDE[requests]) or WIDE[requests])
+    monkeypatch.setattr(
+        triton_attention, "decode_tile", lambda *_: tiles.append(TILES[256][requests]) or TILES[256][requests]
+    )
     check(backend, step)
     assert tiles
 

@@ -41,14 +41,21 @@ class Tile(NamedTuple):
     programs: int = 1
 
 
-WIDE = {
-    1: Tile(16, keys=16, warps=2, stages=3, programs=9),
-    2: Tile(16, keys=32, warps=2, stages=4, programs=4),
-    4: Tile(16, keys=16, warps=1, stages=3, programs=10),
-    49: Tile(16, keys=32, warps=2, stages=4, programs=4),
-    192: Tile(16, keys=16, warps=1, stages=4, programs=7),
+TILES = {
+    128: {
+        1: Tile(16, keys=16, warps=1, stages=3, programs=9),
+        24: Tile(16, keys=16, warps=1, stages=3, programs=8),
+        41: Tile(16, keys=16, warps=1, stages=3, programs=9),
+    },
+    256: {
+        1: Tile(16, keys=16, warps=2, stages=3, programs=9),
+        2: Tile(16, keys=32, warps=2, stages=4, programs=4),
+        4: Tile(16, keys=16, warps=1, stages=3, programs=10),
+        49: Tile(16, keys=32, warps=2, stages=4, programs=4),
+        192: Tile(16, keys=16, warps=1, stages=4, programs=7),
+    },
 }
-"""Tiles of heads of 128 numbers of two bytes, by the least number of requests that they are for. Contexts of few are
+"""Of decoding, by the bytes of a head, at most; then by the number of requests, at least. Contexts of few requests are
 cut into as many parts as there are programs, and small ones start sooner; 64 or so, a part each, have most under way
 with large ones; of many, what one waits for another reads."""
 
@@ -98,7 +105,7 @@ class TritonAttention(AttentionBackend):
                 f"Triton attention takes up to {MOST_GROUP} query heads a KV head, not {heads // kv_heads}; "
                 "choose attention_backend='reference'."
             )
-        for requests in WIDE:
+        for requests in TILES[256]:
             decode_tile(requests, heads // kv_heads, padded(head_dim), dtype, device)
         prefill_tile(1, heads // kv_heads, padded(head_dim), dtype, device)
 
@@ -204,10 +211,9 @@ def decode_tile(requests: int, group: int, padded_dim: int, dtype: torch.dtype, 
     width = padded_dim * dtype.itemsize
     if rows > 16 or width > 256:
         best = Tile(rows, keys=16, warps=4, stages=3, programs=4)
-    elif width > 128:
-        best = WIDE[max(least for least in WIDE if least <= requests)]
     else:
-        best = Tile(rows, keys=16, warps=1, stages=3, programs=9)
+        tiles = TILES[128 if width <= 128 else 256]
+        best = tiles[max(least for least in tiles if least <= requests)]
     return fitted(best, group, padded_dim, dtype, shared_memory(device))
 
 
