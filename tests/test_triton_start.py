@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,30 @@ import pytest
 from pellucid import triton_start
 
 
+@pytest.fixture(autouse=True)
+def _anew() -> Iterator[None]:
+    triton_start.begin.cache_clear()
+    yield
+    triton_start.begin.cache_clear()
+
+
 def test_without_a_gpu_nothing_is_begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(triton_start, "NVIDIA", tmp_path / "nvidiactl")
+    assert triton_start.begin() is None
+
+
+def test_where_triton_interprets_nothing_is_begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(triton_start, "NVIDIA", tmp_path)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert triton_start.begin() is None
 
 
 def test_without_triton_nothing_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Nor is it begun again."""
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(os, "register_at_fork", lambda **_: None)
     asked = []
     imports = builtins.__import__
 
@@ -37,6 +55,27 @@ def test_without_triton_nothing_is_said(
     thread.join()
     assert asked == ["triton.runtime.cache"]
     assert capfd.readouterr() == ("", "")
+    assert triton_start.begin() is thread
+
+
+def test_a_process_forks_once_the_thread_has_ended() -> None:
+    """In a process of its own, whose thread takes its time over an import."""
+    script = """
+import os, pathlib, sys, time
+from pellucid import triton_start
+os.environ.pop("TRITON_INTERPRET", None)
+triton_start.NVIDIA = pathlib.Path(sys.executable)
+triton_start._read = lambda: time.sleep(0.5)
+thread = triton_start.begin()
+assert thread.is_alive()
+child = os.fork()
+assert not thread.is_alive()
+if not child:
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout == "7\n"
 
 
 def test_the_engine_begins_it_before_torch_is_there() -> None:

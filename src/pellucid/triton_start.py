@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from threading import Thread
 
@@ -10,26 +12,26 @@ NVIDIA = Path("/dev/nvidiactl")
 """There if the system has an NVIDIA GPU."""
 
 
+@cache
 def begin() -> Thread | None:
-    """Where there is an NVIDIA GPU, do on a thread, which is returned, what takes Triton one or two seconds and needs
-    no torch: that takes longer to import, most of it from the disk.
+    """Where there is an NVIDIA GPU, import Triton on a thread, which is returned, and have it read itself.
 
-    What goes wrong here goes wrong again, where it is seen: `pellucid.runtime.compiling.prepare` does the rest.
+    That takes a second and needs no torch, which takes longer to import. So ``TRITON_…`` variables are to be set before
+    `pellucid.LLM` is first used. A process forks only once the thread has ended: its child would wait forever for an
+    import that nobody goes on with.
     """
-    if not NVIDIA.exists():
+    if not NVIDIA.exists() or os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
         return None
-    thread = Thread(target=_read_and_build, name="pellucid-triton", daemon=True)
+    thread = Thread(target=_read, name="pellucid-triton", daemon=True)
     thread.start()
+    os.register_at_fork(before=thread.join)
     return thread
 
 
-def _read_and_build() -> None:
-    """Triton reads its whole compiler (400 MB) for the name under which it keeps a kernel, once a process; and has a
-    module built that talks to the driver, which it keeps on the disk."""
+def _read() -> None:
+    """Triton reads its whole compiler (400 MB) for the name under which it keeps a kernel, once a process. Who has no
+    Triton, or a broken one, is told when it is needed."""
     with suppress(Exception):
         from triton.runtime.cache import triton_key
 
         triton_key()
-        from triton.backends.nvidia.driver import CudaUtils
-
-        CudaUtils()

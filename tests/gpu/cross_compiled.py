@@ -55,15 +55,18 @@ def taken_by_product(outputs: int, inputs: int, tokens: int, dtype: torch.dtype,
     return [*loaded[-1], triton_tiles.shared_bytes(tile, rows, inputs, dtype.itemsize)]
 
 
-def taken_by_attention(tokens: int, group: int, dim: int, dtype: torch.dtype) -> list[object]:
-    """Of one request that computes ``tokens``, of the prompt if there are many."""
+def taken_by_attention(
+    tokens: int, group: int, dim: int, dtype: torch.dtype, requests: int | None = None
+) -> list[object]:
+    """Of one request of ``tokens``, of the prompt if there are many; or of ``requests`` of a token each."""
     kv, q = KVStorage(1, 2, 16, 1, dim, dtype), torch.zeros(tokens, group, dim, dtype=dtype)
-    zeros = torch.zeros(2, 8, dtype=torch.int32)
-    layout = StepLayout(zeros[0, :2], zeros[0, :1], zeros[:1], torch.zeros(tokens, dtype=torch.int64), tokens)
+    rows = requests or 1
+    zeros, slots = torch.zeros(rows + 1, 8, dtype=torch.int32), torch.zeros(tokens, dtype=torch.int64)
+    layout = StepLayout(zeros[:, 0].contiguous(), zeros[1:, 0].contiguous(), zeros[1:], slots, tokens // rows)
     backend, device = attention.TritonAttention(), q.device
     backend.attend(0, q, kv, layout, torch.empty_like(q), backend.plan(q, kv, layout))
-    if tokens == 1:
-        tile = attention.decode_tile(1, group, dim, dtype, device)
+    if tokens == rows:
+        tile = attention.decode_tile(rows, group, dim, dtype, device)
     else:
         tile = attention.prefill_tile(tokens * group, group, dim, dtype, device)
     return [*loaded[-1], attention.shared_bytes(tile, dim, dtype.itemsize)]
@@ -89,6 +92,7 @@ def main() -> None:
         taken_by_product(6144, 1024, 8, torch.bfloat16, gated=True),
         taken_by_attention(1, 64, 128, torch.float32),
         taken_by_attention(600, 3, 128, torch.bfloat16),
+        *[taken_by_attention(rows, 2, 128, torch.bfloat16, rows) for rows in attention.TILES[256]],
     ]
     print(json.dumps({"kernels": kernels, "as on an H200": refused()}))
 

@@ -56,8 +56,8 @@ def test_where_triton_interprets_nothing_is_run() -> None:
     compile_ahead(lambda: pytest.fail("there is nothing to compile"))
 
 
-def test_what_is_begun_before_torch_is_kept_for_the_first_kernel(tmp_path: Path) -> None:
-    """And torch is not imported for it. The module that talks to a driver can only be built where there is one."""
+def test_what_is_begun_before_torch_is_kept_for_the_first_kernel() -> None:
+    """And torch is not imported for it."""
     script = """
 import json, pathlib, sys
 from pellucid import triton_start
@@ -65,15 +65,10 @@ triton_start.NVIDIA = pathlib.Path(sys.executable)
 triton_start.begin().join()
 without_torch = "torch" not in sys.modules
 from triton.runtime.cache import triton_key
-read = triton_key.cache_info().currsize
-import torch
-print(json.dumps([without_torch, read, torch.cuda.is_available()]))
+print(json.dumps([without_torch, triton_key.cache_info().currsize]))
 """
-    surroundings = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
+    surroundings = {**os.environ, "TRITON_INTERPRET": "0"}
     done = subprocess.run([sys.executable, "-c", script], env=surroundings, capture_output=True, text=True)
     assert not done.returncode, done.stderr
-    without_torch, read, on_gpu = json.loads(done.stdout)
-    assert without_torch
-    assert read == 1
+    assert json.loads(done.stdout) == [True, 1]
     assert not done.stderr
-    assert any(tmp_path.rglob("cuda_utils*")) == on_gpu

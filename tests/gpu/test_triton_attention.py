@@ -73,7 +73,7 @@ def test_sizes_of_heads(backend: TritonAttention, device: torch.device, draw: to
     check(backend, make_step(MIX, Sizes(4, 2, dim), torch.float32, device, draw))
 
 
-@pytest.mark.parametrize("requests", TILES[256])
+@pytest.mark.parametrize(("width", "requests"), [(width, least) for width in TILES for least in TILES[width]])
 @pytest.mark.parametrize("block_size", [8, 16, 64])
 def test_tiles_for_any_number_of_requests(
     backend: TritonAttention,
@@ -81,15 +81,20 @@ def test_tiles_for_any_number_of_requests(
     draw: torch.Generator,
     monkeypatch: pytest.MonkeyPatch,
     block_size: int,
+    width: int,
     requests: int,
 ) -> None:
     """Each of them, in a step of five."""
     step = make_step(
-        [(1, context) for context in (1, 16, 33, 260, 700)], Sizes(4, 2, 128, block_size), torch.float16, device, draw
+        [(1, context) for context in (1, 16, 33, 260, 700)],
+        Sizes(4, 2, width // 2, block_size),
+        torch.float16,
+        device,
+        draw,
     )
     tiles = []
     monkeypatch.setattr(
-        triton_attention, "decode_tile", lambda *_: tiles.append(TILES[256][requests]) or TILES[256][requests]
+        triton_attention, "decode_tile", lambda *_: tiles.append(TILES[width][requests]) or TILES[width][requests]
     )
     check(backend, step)
     assert tiles

@@ -15,7 +15,7 @@ from paged_steps import check as check_step
 
 from model_free import examples
 from pellucid.attention import triton as triton_attention
-from pellucid.attention.triton import LEAST_PART, MOST_PARTS, TritonAttention, decode_tile, processors
+from pellucid.attention.triton import LEAST_PART, MOST_PARTS, TritonAttention, decode_tile, processors, programs_for
 from pellucid.attention.triton_plan import FIELDS, TILE, plan_kernel
 from pellucid.triton_launch import chained
 
@@ -183,12 +183,12 @@ MIXED = st.lists(st.tuples(st.sampled_from([0, 1, 1, 2, 7]), CONTEXTS), min_size
 @given(
     rows=DECODING | MIXED,
     slots=st.integers(1, 9) | st.integers(10, 300),
-    rounds=st.integers(0, 3),
+    enough=st.booleans(),
     unit=st.sampled_from([16, 32]),
     tile=st.sampled_from([4, TILE]),
 )
-def test_any_contexts(rows: Rows, slots: int, rounds: int, unit: int, tile: int) -> None:
-    programs = max(slots, len(rows)) + rounds * slots
+def test_any_contexts(rows: Rows, slots: int, enough: bool, unit: int, tile: int) -> None:
+    programs = programs_for(len(rows), slots) if enough else max(slots, len(rows))
     parts = planned(rows, slots, unit, tile, programs)
     check(rows, programs, parts, unit)
     assert parts == plain_plan(rows, slots, unit, programs)
@@ -284,6 +284,7 @@ def test_parts_take_turns_where_a_context_is_much_longer_than_others(
         ([144] * 4, 3, [1, 1, 1, (3, 3)]),
         ([160, 160, 160, 144], 4, [1] * 4),
         ([800, 800, 800, 144], 3, [1, 1, 1, (3, 3)]),
+        ([6400] * 66, 65, [1] * 65 + [(58, MOST_PARTS)]),  # of seven units: of six it would be 67
     ],
 )
 def test_a_last_round_has_as_many_parts_as_there_is_room_for(
@@ -298,6 +299,13 @@ def test_a_last_round_has_as_many_parts_as_there_is_room_for(
     assert [part.count for part in found if part and part.begin == 0] == [count for count, _ in counts]
     firsts = [part.first for part in found if part and part.begin == 0]
     assert firsts == list(accumulate((room for _, room in counts), initial=0))[:-1]
+
+
+def test_without_programs_for_it_a_last_round_is_like_others() -> None:
+    rows, slots = [(1, 640)] * 5, 4
+    found = planned(rows, slots, programs=5 + slots - 1)
+    assert found == plain_plan(rows, slots, programs=5 + slots - 1)
+    assert [part.count for part in found if part] == [1] * 5
 
 
 @pytest.mark.parametrize("room", [1, 7, 100])
@@ -327,8 +335,8 @@ def test_a_last_round_has_the_same_result(monkeypatch: pytest.MonkeyPatch, draw:
     rows = [(1, context) for context in (300, 257, 310, 300, 299)]
     step = pad(make_step(rows, Sizes(5, 1), torch.float32, DEVICE, draw), 2, 2, one_token_each=True)
     parts = read(TritonAttention().plan(step.q, step.kv, step.layout).parts)
-    shortest = next(part.count for part in parts if part and part.request == 1)
-    assert shortest == {2: 2, 3: 1, 4: 4}[slots]
+    least = next(part.count for part in parts if part and part.request == 1)
+    assert least == {2: 2, 3: 1, 4: 4}[slots]
     assert not check_step(TritonAttention(), step)[5:].any()
 
 

@@ -55,9 +55,13 @@ TILES = {
         192: Tile(16, keys=16, warps=1, stages=4, programs=7),
     },
 }
-"""Of decoding, by the bytes of a head, at most; then by the number of requests, at least. Contexts of few requests are
-cut into as many parts as there are programs, and small ones start sooner; 64 or so, a part each, have most under way
-with large ones; of many, what one waits for another reads."""
+"""Of decoding, by the bytes of a head, at most; then by the rows of a step, padding included, at least: `max_num_seqs`
+where there are prompts among them. Found by trying; why one is better than its neighbours is known in part. Where
+contexts are cut into a part a program, many small programs start and end sooner, and where 64 contexts have a large one
+each, a multiprocessor has most under way."""
+
+
+BOUNDS = sorted({least for tiles in TILES.values() for least in tiles})
 
 
 class Plan(NamedTuple):
@@ -105,7 +109,7 @@ class TritonAttention(AttentionBackend):
                 f"Triton attention takes up to {MOST_GROUP} query heads a KV head, not {heads // kv_heads}; "
                 "choose attention_backend='reference'."
             )
-        for requests in TILES[256]:
+        for requests in BOUNDS:
             decode_tile(requests, heads // kv_heads, padded(head_dim), dtype, device)
         prefill_tile(1, heads // kv_heads, padded(head_dim), dtype, device)
 
@@ -133,7 +137,7 @@ class TritonAttention(AttentionBackend):
         requests, group = len(layout.context_lens), q.shape[1] // kv_heads
         tile = decode_tile(requests, group, padded(dim), q.dtype, q.device)
         slots = max(1, processors(q.device) * tile.programs // kv_heads)
-        programs = slots if 2 * requests <= slots else requests + slots  # more than at once: parts may take turns
+        programs = programs_for(requests, slots)
         every = kv_heads * programs
         counts = torch.empty(every + counters, dtype=torch.int32, device=q.device)
         plan = Plan(
@@ -199,14 +203,20 @@ class TritonAttention(AttentionBackend):
         )  # fmt: skip
 
 
+def programs_for(requests: int, slots: int) -> int:
+    """Of a step, for each KV head: no more than there are slots for at once, or, where a part or two for each request
+    would fill these, so many more that parts may take turns."""
+    return slots if 2 * requests <= slots else requests + slots
+
+
 def is_mixed(q: torch.Tensor, layout: StepLayout) -> bool:
     """Whether some request may compute another number of tokens than one."""
     return layout.max_query > 1 or len(q) != len(layout.context_lens)
 
 
 def decode_tile(requests: int, group: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
-    """Few warps a program, since each waits for all of it; ``programs`` are as many as have room, or a few less: then
-    they spread evenly. As was best on an H200."""
+    """Few warps a program, since each waits for all of it; ``programs`` are, of two-byte numbers, as many as have room,
+    or a few less: then they spread evenly. As was best on an H200."""
     rows = max(16, triton.next_power_of_2(group))
     width = padded_dim * dtype.itemsize
     if rows > 16 or width > 256:

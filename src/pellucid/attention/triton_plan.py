@@ -92,13 +92,13 @@ def shortest_span(
 
 
 @triton.jit
-def rounds_of(
+def span_and_last_round(
     context_lens, query_start, requests, mixed, slots, programs, LEAST: tl.constexpr, MOST: tl.constexpr,
     UNIT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """The span: that of `shortest_span` for ``slots``, or, if a context is a third longer than a slot's fair share of
-    all, for all ``programs``. And of a last round: how many contexts, the shortest, are left for it, how many come
-    before these, and how many parts each has room for."""
+    all, for all ``programs``. And of a last round, if there is one and ``programs`` are enough for its parts: how many
+    contexts, the shortest, are left for it, how many come before these, and how many parts each has room for."""
     longest, everything, some = sizes(context_lens, query_start, requests, mixed, UNIT, TILE)
     uneven = 3 * longest.to(tl.int64) * slots > 4 * everything.to(tl.int64)
     most = tl.where(uneven, programs, slots)
@@ -110,16 +110,16 @@ def rounds_of(
 
 @triton.jit
 def in_last_round(first, count, units, left, before, room, LEAST: tl.constexpr):
-    """Where the parts of a context begin, how many they are, and how many there is room for, if there is a last round
-    (see `rounds_of`); ``first`` and ``count`` as they were without one."""
+    """Where the parts of a context begin, how many they are, and how many places are theirs, if there is a last round
+    (see `span_and_last_round`); ``first`` and ``count`` as they were without one."""
     late = first - before
     first += tl.minimum(tl.maximum(late, 0), left) * (room - 1)
+    places = count
     if (late >= 0) & (late < left):
         count = tl.minimum(room, tl.cdiv(units, LEAST))
         count = tl.cdiv(units, tl.cdiv(units, count))  # that many need
-    else:
-        room = count
-    return first, count, room
+        places = room
+    return first, count, places
 
 
 @triton.jit(
@@ -141,12 +141,12 @@ def plan_kernel(
     announce(PDL)
     await_input(PDL)
     row = tl.program_id(0)
-    span, left, before, room = rounds_of(
+    span, left, before, room = span_and_last_round(
         context_lens, query_start, requests, mixed, slots, programs, LEAST, MOST, UNIT, TILE
     )
     units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
     first = count_before(context_lens, query_start, requests, mixed, span, row, units, UNIT, TILE)
-    first, count, own = in_last_round(first, parts_of(units, decodes, span), units, left, before, room, LEAST)
+    first, count, places = in_last_round(first, parts_of(units, decodes, span), units, left, before, room, LEAST)
     each = tl.maximum(tl.cdiv(units, tl.maximum(count, 1)), 1)
     context = tl.load(context_lens + row)
     token = row
@@ -155,7 +155,7 @@ def plan_kernel(
     part = tl.arange(0, MOST)
     begin = part * each * UNIT
     there, mine = parts + (first + part) * FIELDS, part < count
-    tl.store(there, tl.where(mine, row, -1), mask=part < own)
+    tl.store(there, tl.where(mine, row, -1), mask=part < places)
     tl.store(there + 1, token, mask=mine)
     tl.store(there + 2, begin, mask=mine)
     tl.store(there + 3, tl.minimum(begin + each * UNIT, context), mask=mine)

@@ -15,6 +15,7 @@ import triton
 
 from pellucid.errors import KernelError
 from pellucid.triton_launch import INTERPRETED
+from pellucid.triton_start import begin
 
 _LEAVING_OUT = Lock()
 """The hook is the process's: who sets it puts back what was there before."""
@@ -30,9 +31,9 @@ def empty_kernel():
 def prepare(device: int) -> None:
     """Begin, on a thread of its own, what the first kernel of a process would wait for; `compile_ahead` waits for it.
 
-    Triton asks ptxas for its version, and does what `pellucid.triton_start` has begun, if that went wrong; the system
-    reads the tools from the disk. A kernel that does nothing, compiled and loaded on the CUDA ``device``, brings all
-    that about.
+    Triton reads itself, which `pellucid.triton_start` may have begun, builds a module that talks to the driver, and
+    asks ptxas for its version; the system reads the tools from the disk. A kernel that does nothing, compiled and
+    loaded on the CUDA ``device``, brings all that about.
     """
     if INTERPRETED or device in _PREPARATIONS:
         return
@@ -42,6 +43,8 @@ def prepare(device: int) -> None:
 
 
 def _compile_nothing(device: int) -> None:
+    if reading := begin():
+        reading.join()
     triton.runtime.driver.active.set_current_device(device)
     _ = empty_kernel.warmup(grid=(1,)).run
 
