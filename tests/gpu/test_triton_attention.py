@@ -85,19 +85,16 @@ def test_tiles_for_any_number_of_requests(
     requests: int,
 ) -> None:
     """Each of them, in a step of five."""
-    step = make_step(
-        [(1, context) for context in (1, 16, 33, 260, 700)],
-        Sizes(4, 2, width // 2, block_size),
-        torch.float16,
-        device,
-        draw,
-    )
-    tiles = []
-    monkeypatch.setattr(
-        triton_attention, "decode_tile", lambda *_: tiles.append(TILES[width][requests]) or TILES[width][requests]
-    )
-    check(backend, step)
-    assert tiles
+    asked: list[int] = []
+
+    def tile_of(rows: int, *_: object) -> triton_attention.Tile:
+        asked.append(rows)
+        return TILES[width][requests]
+
+    monkeypatch.setattr(triton_attention, "decode_tile", tile_of)
+    rows, sizes = [(1, context) for context in (1, 16, 33, 260, 700)], Sizes(4, 2, width // 2, block_size)
+    check(backend, make_step(rows, sizes, torch.float16, device, draw))
+    assert set(asked) == {5}
 
 
 def test_decoding_at_every_edge_of_blocks_tiles_and_parts(

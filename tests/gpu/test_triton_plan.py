@@ -270,6 +270,7 @@ def test_parts_take_turns_where_a_context_is_much_longer_than_others(
     found = planned(rows, slots, programs=programs)
     assert found == plain_plan(rows, slots, programs=programs)
     assert [part.count for part in found if part and part.begin == 0] == parts
+    assert len(found) == sum(parts)
 
 
 @pytest.mark.parametrize(

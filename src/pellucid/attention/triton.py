@@ -59,8 +59,6 @@ TILES = {
 where there are prompts among them. Found by trying; why one is better than its neighbours is known in part. Where
 contexts are cut into a part a program, many small programs start and end sooner, and where 64 contexts have a large one
 each, a multiprocessor has most under way."""
-
-
 BOUNDS = sorted({least for tiles in TILES.values() for least in tiles})
 
 
