@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from pellucid.plan import Admission, SamplingParams, StepPlan
 from pellucid.runtime.buckets import Buckets
-from pellucid.runtime.device_tables import DeviceTables
+from pellucid.runtime.device_tables import NOTHING_APPENDED, DeviceTables
 from pellucid.runtime.inputs import StepInputs, step_inputs
-from pellucid.runtime.lines import Lines
+from pellucid.runtime.lines import Lines, Ranges
 from pellucid.runtime.rows import Rows
-from pellucid.runtime.step_buffer import StepBuffer
+from pellucid.runtime.step_buffer import StepBuffer, signed
 from pellucid.runtime.tables import Tables
 from pellucid.runtime.triton_inputs import DeviceInputs
 
@@ -27,10 +28,11 @@ class Both:
         self.lines = Lines(max_num_seqs)
         self.device_tables = DeviceTables(max_num_seqs, LONGEST, BLOCK, NUM_BLOCKS, device)
         self.buffer = StepBuffer(max_num_seqs, 600, device)
-        self.device_inputs = DeviceInputs(self.buffer, self.device_tables, self.buckets)
+        self.results = torch.full((2, max_num_seqs), -7, dtype=torch.int64, device=device)
+        self.device_inputs = DeviceInputs(self.buffer, self.device_tables, self.buckets, self.results)
 
-    def inputs(self, plan: StepPlan) -> tuple[StepInputs, StepInputs]:
-        """Of the plain runner, and of the other."""
+    def inputs(self, plan: StepPlan, first: int = 0, by: int = 0) -> tuple[StepInputs, StepInputs]:
+        """Of the plain runner, and of the other, whose rows then sample tokens ``first``, ``first + by``, and so on."""
         self.rows.apply(plan)
         self.tables.apply(plan, self.rows)
         ranges = zip(plan.handles, plan.starts, plan.counts, plan.samples, strict=True)
@@ -40,8 +42,11 @@ class Both:
         appended = self.device_tables.append(plan, self.lines)
         advanced = self.lines.advance(plan)
         bucket = self.buckets.holding(sum(plan.counts), len(plan.handles))
-        self.buffer.send(advanced, bucket, appended)
-        return plain, self.device_inputs.fill(bucket)
+        self.buffer.describe(advanced, bucket, appended)
+        inputs = self.device_inputs.fill(bucket)
+        self.device_inputs.keep(first + by * torch.arange(bucket.rows, device=self.buffer.packed.device))
+        self.buffer.launched()
+        return plain, inputs
 
 
 def admission_plan(lengths: list[int], counts: list[int]) -> StepPlan:
@@ -105,12 +110,66 @@ def test_decode_steps(device: torch.device, rows: int) -> None:
         assert mine.layout.query_start.tolist() == list(range(len(mine.token_ids) + 1))
 
 
-def test_a_buffer_that_is_cleared_describes_padding_only(device: torch.device) -> None:
+def test_a_step_that_nobody_described_is_padding(device: torch.device) -> None:
     both = Both(device, 4, 64)
     both.inputs(admission_plan([9, 3], [9, 3]))
-    both.buffer.clear()
+    before = both.results.clone(), both.device_tables.tokens.clone()
     for bucket in both.buckets.largest_first:
         inputs = both.device_inputs.fill(bucket)
         assert (inputs.layout.slots < BLOCK).all()
         assert (inputs.layout.context_lens == 0).all()
         assert (both.buffer.device.sampling == -1).all()
+        both.device_inputs.keep(torch.full((bucket.rows,), 55, device=device))
+    assert torch.equal(both.results, before[0])
+    assert torch.equal(both.device_tables.tokens, before[1])
+    assert both.buffer.done.item() == 1
+
+
+def test_tokens_of_rows_that_sample_go_to_the_tables_and_to_the_results_of_their_turn(device: torch.device) -> None:
+    both = Both(device, 8, 256)
+    plan = admission_plan([9, 5, 7], [9, 3, 7])  # the second has more of its prompt to compute
+    both.inputs(plan, 100, 1)
+    assert both.results.tolist() == [[100, -7, 102, *[-7] * 5], [-7] * 8]
+    lines = [both.lines[handle] for handle in plan.handles]
+    tokens = both.device_tables.tokens
+    assert [tokens[line, end].item() for line, end in zip(lines, (9, 3, 7), strict=True)] == [100, 3, 102]
+
+
+def test_results_of_more_rows_than_a_tile(device: torch.device) -> None:
+    both = Both(device, 300, 1024)
+    both.inputs(admission_plan([2] * 300, [2] * 300), 100, 1)
+    assert both.results[0].tolist() == list(range(100, 400))
+
+
+def described(both: Both, ends: int) -> None:
+    """A step of one row on line 2, told from others by ``ends``."""
+    ranges = Ranges(np.array([2]), *np.array([[1], [ends]], np.int32), np.array([True]))
+    both.buffer.describe(ranges, both.buckets.holding(1, 1), NOTHING_APPENDED)
+
+
+@pytest.mark.parametrize("before", [0, 5, 2**31 - 2, 2**31 - 1, 2**32 - 1])
+def test_steps_run_in_the_order_in_which_they_were_described(device: torch.device, before: int) -> None:
+    """Two are described before the first one runs; and one that never ran is forgotten, as the next takes its place.
+    Serials begin anew after 2^32."""
+    both = Both(device, 4, 64)
+    both.buffer._launched = before
+    both.buffer.done.fill_(signed(before))
+    both.buffer.hosts[:, 0] = signed(before)
+    bucket = both.buckets.holding(1, 1)
+
+    def next_step() -> int:
+        ends = both.device_inputs.fill(bucket).layout.context_lens[0].item()
+        both.device_inputs.keep(torch.tensor([ends], device=device).expand(bucket.rows))
+        return ends
+
+    described(both, 10)
+    both.buffer.launched()
+    described(both, 11)
+    both.buffer.launched()
+    assert [next_step(), next_step(), next_step()] == [10, 11, 0]
+    described(both, 12)  # which nobody launches
+    described(both, 13)
+    both.buffer.launched()
+    described(both, 14)
+    assert [next_step(), next_step(), next_step()] == [13, 14, 0]
+    assert both.results[:, 0].sort().values.tolist() == [13, 14]

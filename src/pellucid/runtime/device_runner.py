@@ -1,4 +1,4 @@
-"""The runner for a GPU: a step is one small copy and one graph, from tables on the device to tokens in them."""
+"""The runner for a GPU: a step is one graph, from what the host says of it to the tokens in the host's hands."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class DeviceRunner:
     """Runs plans on a model, as `Runner` does, without the host ever waiting for the device but in `collect`.
 
     Everything a plan asks for is queued on the current stream, in order: tokens of admitted requests, moves, copies,
-    one buffer that describes the step, its graph (inputs, model, sampler, tokens into the tables), and the tokens'
-    way to the host. So a step reads what the one before it sampled, although the host has not seen it yet, and no
-    block is written by one step while another reads it. `collect` waits for the event behind its own step only: once
+    and a graph that takes the step's description from the host's memory and makes its inputs, runs model and sampler,
+    and writes the tokens into the tables and to the host. Nothing lies between the graphs of two steps that only
+    decode. So a step reads what the one before it sampled, although the host has not seen it yet, and no block is
+    written by one step while another reads it. `collect` waits for the event behind its own step only: once
     a result is committed, and the fences of its blocks fall (I10), the device has made the writes they stood for.
 
     A step is padded to a bucket: its padding rows have no context, and its padding tokens write to block 0. With
@@ -69,11 +70,11 @@ class DeviceRunner:
         self._tables = DeviceTables(max_num_seqs, max_model_len, storage.block_size, storage.num_blocks, device)
         room = 2 * max_num_seqs + max_num_batched_tokens // storage.block_size
         self._buffer = StepBuffer(max_num_seqs, room, device)
-        self._inputs = DeviceInputs(self._buffer, self._tables, self._buckets)
+        self._results = Results(max_num_seqs, device)
+        self._inputs = DeviceInputs(self._buffer, self._tables, self._buckets, self._results.tokens)
         self._controls = Controls(max_num_seqs, FORBIDDEN_WIDTH, device)
         self._plain: set[int] = set()  # lines that the sampler on the device cannot serve
         self._tokens = torch.zeros(max_num_seqs, dtype=torch.int64, device=device)
-        self._results = Results(max_num_seqs, device)
         self._flying: InFlight[Result] = InFlight()
         with self._on_device():
             self._graphs = None if enforce_eager or device.type != "cuda" else Graphs(device)
@@ -103,7 +104,6 @@ class DeviceRunner:
         if self._graphs is None:
             return
         with self._on_device():
-            self._buffer.clear()
             for bucket in self._buckets.largest_first:
                 self._graphs.capture(self._step, bucket)
                 done(1)
@@ -113,7 +113,6 @@ class DeviceRunner:
     def every_step(self) -> None:
         """Run a step of each bucket as it is, of padding only: with `compile_ahead`, to have their kernels."""
         with self._on_device():
-            self._buffer.clear()
             for bucket in self._buckets.largest_first:
                 self._step(bucket)
 
@@ -152,11 +151,13 @@ class DeviceRunner:
             self._tables.write(appended)
             appended = NOTHING_APPENDED
         self._storage.copy_blocks(plan.copies)
+        turn = self._buffer.turn
         if rows:
             bucket = self._buckets.holding(int(ranges.counts.sum()), rows)
-            self._buffer.send(ranges, bucket, appended)
+            self._buffer.describe(ranges, bucket, appended)
             self._compute(plan, ranges, bucket)
-        return self._results.fetch(self._tokens, ranges.samples)
+            self._buffer.launched()
+        return self._results.of(turn, ranges.samples)
 
     def _compute(self, plan: StepPlan, ranges: Ranges, bucket: Bucket) -> None:
         plainly = not self._plain.isdisjoint(ranges.lines.tolist()) if self._plain else False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -27,21 +26,20 @@ class Result(NamedTuple):
 
 
 class Results:
-    """Pinned memory for the tokens of as many steps as may be in flight, and an event for each."""
+    """Memory of the host for the tokens of as many steps as may be in flight, and an event for each.
+
+    ``tokens`` [turns, R] int64 is pinned, so that the last kernel of a step writes there itself.
+    """
 
     def __init__(self, rows: int, device: torch.device) -> None:
         on_gpu = device.type == "cuda"
-        self._slots = cycle(
-            [
-                (torch.zeros(rows, dtype=torch.int64, pin_memory=on_gpu), torch.cuda.Event() if on_gpu else None)
-                for _ in range(MAX_IN_FLIGHT)
-            ]
-        )
+        self.tokens = torch.zeros(MAX_IN_FLIGHT, rows, dtype=torch.int64, pin_memory=on_gpu)
+        self._seen = self.tokens.numpy()
+        self._done = [torch.cuda.Event() if on_gpu else None for _ in range(MAX_IN_FLIGHT)]
 
-    def fetch(self, tokens: torch.Tensor, samples: NDArray[np.bool_]) -> Result:
-        """Send ``tokens`` (as many as rows fit) to the host, after all that the current stream was given before."""
-        pinned, done = next(self._slots)
-        pinned.copy_(tokens, non_blocking=True)
+    def of(self, turn: int, samples: NDArray[np.bool_]) -> Result:
+        """What will have come at ``turn`` once all that the current stream was given is done."""
+        done = self._done[turn]
         if done is not None:
             done.record()
-        return Result(pinned.numpy(), samples.nonzero()[0], done)
+        return Result(self._seen[turn], samples.nonzero()[0], done)

@@ -1,8 +1,7 @@
-"""What the host tells the device about a step: one buffer of small integers, sent in one copy."""
+"""What the host tells the device about a step: one buffer of small integers, which the step itself comes to read."""
 
 from __future__ import annotations
 
-from itertools import cycle
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,19 +16,24 @@ T = TypeVar("T", Numbers, torch.Tensor)
 
 PADDING = -1
 """The line of a row that samples nothing."""
+SERIALS = 2**32
 
 
 class Columns(NamedTuple, Generic[T]):
     """The buffer in its parts, all int32: views of numpy's on the host and of torch's on the device."""
 
+    serial: T
+    """[1]: which step this is, one more than the step before, modulo `SERIALS`."""
+    turn: T
+    """[1]: which of the host's buffers this is, and where the step's tokens go in `Results`."""
+    sampling: T
+    """[R]: of each row in the tables where it samples, `PADDING` where it does not."""
     query_start: T
     """[R + 1]: where each row's tokens begin among the step's."""
     ends: T
     """[R]: tokens of each row that have KV after the step, the position of the token it may sample; 0: padding."""
     lines: T
     """[R]: of each row in the tables."""
-    sampling: T
-    """[R]: the same where the row samples, `PADDING` where it does not."""
     appended: T
     """[1]: how many blocks are appended to tables."""
     places: T
@@ -39,33 +43,41 @@ class Columns(NamedTuple, Generic[T]):
 
 
 class StepBuffer:
-    """One buffer on the device, at a fixed address, and as many pinned ones on the host as steps may be in flight.
+    """A buffer on the device, at a fixed address, and as many on the host as steps may be in flight.
 
-    A pinned buffer is written to again two launches later. The step it served last is collected by then, so
-    its copy was made long ago, and nothing has to wait for it.
+    The host describes a step in one of its own, and the first kernel of the step takes it from there: of those whose
+    serial is above that of the last step done, ``done`` [1] int32 on the device, the lowest. If none is, as while steps
+    are captured, the step is nothing but padding. The last kernel of a step writes its serial to ``done``. So what was
+    described and never ran is forgotten once the next step is described, in its place.
+
+    A buffer of the host is written to again two steps later. The step that it served last is collected by then.
     """
 
     def __init__(self, rows: int, room: int, device: torch.device | str) -> None:
         self.room = room
         """How many appended blocks fit."""
-        sizes = (rows + 1, rows, rows, rows, 1, room, room)
+        sizes = (1, 1, rows, rows + 1, rows, rows, 1, room, room)
         pinned = torch.device(device).type == "cuda"
-        self._packed = torch.zeros(sum(sizes), dtype=torch.int32, device=device)
-        hosts = [torch.zeros(sum(sizes), dtype=torch.int32, pin_memory=pinned) for _ in range(MAX_IN_FLIGHT)]
-        cuts = np.cumsum(sizes)[:-1]
-        self._hosts = cycle([(host, Columns[Numbers](*np.split(host.numpy(), cuts))) for host in hosts])
-        self._ordinal = np.arange(rows + 1, dtype=np.int32)
-        self.device = Columns[torch.Tensor](*self._packed.split(sizes))
-        self.clear()
-
-    def clear(self) -> None:
-        """Describe a step of nothing but padding."""
-        self._packed.zero_()
+        self.hosts = torch.zeros(MAX_IN_FLIGHT, sum(sizes), dtype=torch.int32, pin_memory=pinned)
+        """[turns, numbers] int32, pinned: the device reads what is there when a step runs."""
+        self.packed = torch.zeros(sum(sizes), dtype=torch.int32, device=device)
+        """[numbers] int32: the same of the step that runs."""
+        self.device = Columns[torch.Tensor](*self.packed.split(sizes))
         self.device.sampling.fill_(PADDING)
+        self.done = torch.zeros(1, dtype=torch.int32, device=device)
+        cuts = np.cumsum(sizes)[:-1]
+        self._columns = [Columns[Numbers](*np.split(host, cuts)) for host in self.hosts.numpy()]
+        self._ordinal = np.arange(rows + 1, dtype=np.int32)
+        self._launched = 0
 
-    def send(self, ranges: Ranges, bucket: Bucket, appended: Appended) -> None:
-        """Describe a step, padded to ``bucket``, that appends at most ``room`` blocks, and send it on its way."""
-        host, parts = next(self._hosts)
+    @property
+    def turn(self) -> int:
+        """Of the next step."""
+        return self._launched % MAX_IN_FLIGHT
+
+    def describe(self, ranges: Ranges, bucket: Bucket, appended: Appended) -> None:
+        """Describe the next step, padded to ``bucket``, that appends at most ``room`` blocks."""
+        parts = self._columns[self.turn]
         rows, count = len(ranges.lines), len(appended.places)
         if bucket.decode:
             parts.query_start[: bucket.rows + 1] = self._ordinal[: bucket.rows + 1]
@@ -80,4 +92,14 @@ class StepBuffer:
         parts.appended[0] = count
         parts.places[:count] = appended.places
         parts.blocks[:count] = appended.blocks
-        self._packed.copy_(host, non_blocking=True)
+        parts.turn[0] = self.turn
+        parts.serial[0] = signed(self._launched + 1)
+
+    def launched(self) -> None:
+        """The step described last runs, or will."""
+        self._launched += 1
+
+
+def signed(serial: int) -> int:
+    """The same modulo `SERIALS`, as an int32 has it."""
+    return (serial + SERIALS // 2) % SERIALS - SERIALS // 2

@@ -10,18 +10,23 @@ from pellucid.attention import StepLayout
 from pellucid.runtime.buckets import Bucket, Buckets
 from pellucid.runtime.device_tables import DeviceTables
 from pellucid.runtime.inputs import StepInputs
-from pellucid.runtime.step_buffer import StepBuffer
-from pellucid.triton_launch import await_input, chained
+from pellucid.runtime.step_buffer import PADDING, StepBuffer
+from pellucid.triton_launch import announce, await_input, chained
 
 TILE = 256
 """Tokens, blocks or rows that a program takes at once."""
+RECEIVED = 1024
+"""Numbers of the host that a program takes."""
 
 
 class DeviceInputs:
-    """The inputs of a step at fixed addresses, filled on the device; every bucket uses the front of the same memory."""
+    """The inputs of a step at fixed addresses, filled on the device; every bucket uses the front of the same memory.
 
-    def __init__(self, buffer: StepBuffer, tables: DeviceTables, buckets: Buckets) -> None:
-        self._buffer, self._tables = buffer, tables
+    ``results`` [turns, R] int64 is memory that the device can write to, for the tokens that steps sample.
+    """
+
+    def __init__(self, buffer: StepBuffer, tables: DeviceTables, buckets: Buckets, results: torch.Tensor) -> None:
+        self._buffer, self._tables, self._results = buffer, tables, results
         max_tokens, max_rows = buckets.max_tokens, buckets.max_rows
         device = tables.tokens.device
         self._token_ids, self._positions, self._slots = torch.zeros(3, max_tokens, dtype=torch.int64, device=device)
@@ -29,9 +34,16 @@ class DeviceInputs:
         self._sampled = torch.zeros(max_rows, dtype=torch.int64, device=device)
 
     def fill(self, bucket: Bucket) -> StepInputs:
-        """Launch what fills them from the buffer, its appended blocks written to the tables on the way."""
+        """Launch what takes the next step's description from the host and fills the inputs from it, its appended blocks
+        written to the tables on the way."""
         tokens, rows = bucket.tokens, bucket.rows
-        sent, tables = self._buffer.device, self._tables
+        buffer, sent, tables = self._buffer, self._buffer.device, self._tables
+        chain = chained(tables.tokens.device)
+        numbers = buffer.packed.numel()
+        receive_kernel[(triton.cdiv(numbers, RECEIVED),)](
+            buffer.hosts, numbers, buffer.done, buffer.packed, len(sent.sampling), TURNS=len(buffer.hosts),
+            NONE=PADDING, TILE=RECEIVED, **chain,
+        )  # fmt: skip
         inputs_kernel[(rows + 1,)](
             sent.query_start,
             sent.ends,
@@ -51,6 +63,7 @@ class DeviceInputs:
             tokens,
             BLOCK_SIZE=tables.block_size,
             TILE=TILE,
+            **chain,
         )
         layout = StepLayout(
             query_start=sent.query_start[: rows + 1],
@@ -62,11 +75,37 @@ class DeviceInputs:
         return StepInputs(self._token_ids[:tokens], self._positions[:tokens], layout, self._sampled[:rows])
 
     def keep(self, sampled: torch.Tensor) -> None:
-        """Write the token [R] int64 of each row that samples to the tables: an input of the next step."""
-        rows, sent, tokens = len(sampled), self._buffer.device, self._tables.tokens
-        keep_kernel[(triton.cdiv(rows, TILE),)](
-            sampled, sent.sampling, sent.ends, tokens, tokens.stride(0), rows, TILE=TILE, **chained(tokens.device)
-        )
+        """Write the token [R] int64 of each row that samples to the results and to the tables: an input of the next
+        step. The step is done with that."""
+        sent, tokens, results = self._buffer.device, self._tables.tokens, self._results
+        keep_kernel[(1,)](
+            sampled, sent.sampling, sent.ends, tokens, tokens.stride(0), sent.turn, results, results.stride(0),
+            sent.serial, self._buffer.done, len(sampled), TILE=TILE, **chained(tokens.device),
+        )  # fmt: skip
+
+
+@triton.jit
+def receive_kernel(
+    hosts, numbers, done, packed, rows, TURNS: tl.constexpr, NONE: tl.constexpr, TILE: tl.constexpr, PDL: tl.constexpr
+):
+    """The lowest serial above the last one done, and all that comes with it; padding if there is none.
+
+    The host's memory is read past the caches (``.cv``), and all of it at once, as each answer takes a microsecond.
+    """
+    announce(PDL)
+    at = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    last = tl.load(done)
+    nearest = tl.zeros([], tl.int32)
+    found = tl.where(at == 0, last, 0)
+    found = tl.where((at >= 2) & (at < 2 + rows), NONE, found)  # `Columns`: serial, turn, sampling
+    for turn in tl.static_range(TURNS):
+        host = hosts + turn * numbers
+        ahead = tl.load(host, cache_modifier=".cv") - last
+        numbers_there = tl.load(host + at, mask=at < numbers, cache_modifier=".cv")
+        nearer = (ahead > 0) & ((nearest == 0) | (ahead < nearest))
+        nearest = tl.where(nearer, ahead, nearest)
+        found = tl.where(nearer, numbers_there, found)
+    tl.store(packed + at, found, mask=at < numbers)
 
 
 @triton.jit(do_not_specialize=["num_tokens"])
@@ -89,12 +128,14 @@ def inputs_kernel(
     num_tokens,
     BLOCK_SIZE: tl.constexpr,
     TILE: tl.constexpr,
+    PDL: tl.constexpr,
 ):
     """One program a row, and one more for the tokens after the last row, which are padding.
 
     Appended blocks are written by whoever reads them, and all of them by the last program, so no program has to wait
     for another: several may write the same number to the same place.
     """
+    await_input(PDL)
     row = tl.program_id(0)
     rows = tl.num_programs(0) - 1
     first = tl.load(query_start + row)
@@ -128,11 +169,19 @@ def inputs_kernel(
 
 
 @triton.jit(do_not_specialize=["num_rows"])
-def keep_kernel(chosen, sampling, ends, tokens, tokens_stride, num_rows, TILE: tl.constexpr, PDL: tl.constexpr):
-    """A row's token goes to its line, at the position after its last computed one."""
+def keep_kernel(
+    chosen, sampling, ends, tokens, tokens_stride, turn, results, results_stride, serial, done, num_rows,
+    TILE: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """A row's token goes to its line, at the position after its last computed one, and to the results of this turn: to
+    the host's memory, past the caches (``.wt``)."""
     await_input(PDL)
-    row = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    line = tl.load(sampling + row, mask=row < num_rows, other=-1)
-    end = tl.load(ends + row, mask=line >= 0, other=0)
-    token = tl.load(chosen + row, mask=line >= 0, other=0)
-    tl.store(tokens + line.to(tl.int64) * tokens_stride + end, token.to(tl.int32), mask=line >= 0)
+    results += tl.load(turn) * results_stride
+    for start in range(0, num_rows, TILE):
+        row = start + tl.arange(0, TILE)
+        line = tl.load(sampling + row, mask=row < num_rows, other=-1)
+        end = tl.load(ends + row, mask=line >= 0, other=0)
+        token = tl.load(chosen + row, mask=line >= 0, other=0)
+        tl.store(results + row, token, mask=line >= 0, cache_modifier=".wt")
+        tl.store(tokens + line.to(tl.int64) * tokens_stride + end, token.to(tl.int32), mask=line >= 0)
+    tl.store(done, tl.load(serial))
