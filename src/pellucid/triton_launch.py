@@ -27,6 +27,17 @@ def chained(device: torch.device) -> dict[str, bool]:
     return {"PDL": True, "launch_pdl": True}
 
 
+def copies_in_bulk(device: torch.device) -> bool:
+    """Whether ``device`` has tensor memory access: from compute capability 9.0 on. (Triton does without, elsewhere.)"""
+    return INTERPRETED or torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+@cache
+def processors(device: torch.device) -> int:
+    """Multiprocessors of the GPU; where there is none, few, since the interpreter runs one program after the other."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
+
+
 def upcast(dtype: torch.dtype) -> bool:
     """Whether operands must be widened before a product: the interpreter cannot multiply bfloat16 matrices."""
     return INTERPRETED and dtype is torch.bfloat16

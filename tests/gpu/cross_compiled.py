@@ -21,7 +21,7 @@ from triton.runtime.errors import OutOfResources
 
 from pellucid.attention import KVStorage, StepLayout
 from pellucid.attention import triton as attention
-from pellucid.ops import triton_matmul, triton_tiles
+from pellucid.ops import triton_matmul, triton_tiles, triton_vocabulary
 from pellucid.ops.triton_matmul import gated_product, product
 
 CAPABILITY, LIMIT = map(int, sys.argv[1:])
@@ -72,6 +72,15 @@ def taken_by_attention(
     return [*loaded[-1], attention.shared_bytes(tile, dim, dtype.itemsize)]
 
 
+def taken_by_vocabulary(rows: int) -> list[object]:
+    """Of the kernel that a device without bulk copies is not given."""
+    hidden, weight = torch.zeros(rows, 576, dtype=torch.bfloat16), torch.zeros(1000, 576, dtype=torch.bfloat16)
+    part = triton_vocabulary.part_for(weight, rows)
+    assert part is not None
+    triton_vocabulary.scores(hidden, weight, part, torch.zeros(rows, dtype=torch.int32))
+    return [*loaded[-1], triton_vocabulary.shared_bytes(part)]
+
+
 def refused() -> str:
     """What is said of a product whose tile is left as it is; nothing if it fits."""
     triton_matmul.shared_memory = lambda device: math.inf
@@ -85,7 +94,7 @@ def refused() -> str:
 def main() -> None:
     triton.runtime.driver.set_active(SmallerCard())
     torch.cuda.get_device_capability = lambda device=None: divmod(CAPABILITY, 10)
-    triton_matmul.shared_memory = attention.shared_memory = lambda device: LIMIT
+    triton_matmul.shared_memory = attention.shared_memory = triton_vocabulary.shared_memory = lambda device: LIMIT
     kernels = [
         taken_by_product(*WIDE, torch.bfloat16),
         taken_by_product(1024, 2048, 8, torch.float32),
@@ -93,6 +102,7 @@ def main() -> None:
         taken_by_attention(1, 64, 128, torch.float32),
         taken_by_attention(600, 3, 128, torch.bfloat16),
         *[taken_by_attention(rows, 2, 128, torch.bfloat16, rows) for rows in attention.TILES[256]],
+        *[taken_by_vocabulary(part.rows) for part in triton_vocabulary.PARTS if CAPABILITY >= 90],
     ]
     print(json.dumps({"kernels": kernels, "as on an H200": refused()}))
 

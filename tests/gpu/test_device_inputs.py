@@ -8,10 +8,12 @@ import torch
 
 from pellucid.plan import Admission, SamplingParams, StepPlan
 from pellucid.runtime.buckets import Buckets
+from pellucid.runtime.controls import Controls
 from pellucid.runtime.device_tables import NOTHING_APPENDED, DeviceTables
 from pellucid.runtime.inputs import StepInputs, step_inputs
 from pellucid.runtime.lines import Lines, Ranges
 from pellucid.runtime.rows import Rows
+from pellucid.runtime.sampler import Draw
 from pellucid.runtime.step_buffer import StepBuffer, signed
 from pellucid.runtime.tables import Tables
 from pellucid.runtime.triton_inputs import DeviceInputs
@@ -29,7 +31,8 @@ class Both:
         self.device_tables = DeviceTables(max_num_seqs, LONGEST, BLOCK, NUM_BLOCKS, device)
         self.buffer = StepBuffer(max_num_seqs, 600, device)
         self.results = torch.full((2, max_num_seqs), -7, dtype=torch.int64, device=device)
-        self.device_inputs = DeviceInputs(self.buffer, self.device_tables, self.buckets, self.results)
+        self.controls = Controls(max_num_seqs, 2, device)
+        self.device_inputs = DeviceInputs(self.buffer, self.device_tables, self.buckets, self.controls, self.results)
 
     def inputs(self, plan: StepPlan, first: int = 0, by: int = 0) -> tuple[StepInputs, StepInputs]:
         """Of the plain runner, and of the other, whose rows then sample tokens ``first``, ``first + by``, and so on."""
@@ -133,6 +136,23 @@ def test_tokens_of_rows_that_sample_go_to_the_tables_and_to_the_results_of_their
     lines = [both.lines[handle] for handle in plan.handles]
     tokens = both.device_tables.tokens
     assert [tokens[line, end].item() for line, end in zip(lines, (9, 3, 7), strict=True)] == [100, 3, 102]
+
+
+def test_scores_are_wanted_of_rows_that_sample_and_do_not_simply_take_the_best(device: torch.device) -> None:
+    both = Both(device, 8, 256)
+    kinds = [{"temperature": 0}, {}, {"temperature": 0, "min_tokens": 2}, {"temperature": 0, "min_tokens": 2}, {}]
+    plan = admission_plan([4, 5, 6, 7, 8], [4, 5, 6, 7, 3])  # the last has more of its prompt to compute
+    lengths = [4, 5, 6, 5, 8]  # the fourth has two outputs
+    both.rows.apply(plan)
+    for handle, line in zip(plan.handles, both.lines.apply(plan), strict=True):
+        sampling = SamplingParams(**kinds[handle - 1])
+        drawn = Draw(sampling, 1, lengths[handle - 1], 0)
+        both.controls.put([line], [both.controls.record(drawn, (1,))])
+    ranges = both.lines.advance(plan)
+    bucket = both.buckets.holding(sum(plan.counts), len(plan.handles))
+    both.buffer.describe(ranges, bucket, NOTHING_APPENDED)
+    both.device_inputs.fill(bucket)
+    assert both.device_inputs.wanted(bucket.rows).tolist() == [0, 1, 1, 0, 0] + [0] * (bucket.rows - 5)
 
 
 def test_results_of_more_rows_than_a_tile(device: torch.device) -> None:

@@ -17,10 +17,11 @@ from paged_steps import Sizes, check, make_step
 from pellucid.attention import triton as attention
 from pellucid.attention.triton import BOUNDS, MOST_GROUP, TILES, TritonAttention, decode_tile, prefill_tile
 from pellucid.errors import KernelError
-from pellucid.ops import triton_matmul, triton_tiles
+from pellucid.ops import triton_matmul, triton_tiles, triton_vocabulary
 from pellucid.ops.triton_matmul import product
 from pellucid.ops.triton_matrix import TritonLinear, most_counters
 from pellucid.ops.triton_tiles import LEAST_COLUMNS, NARROW, ROWS, TUNED, fitted
+from pellucid.ops.triton_vocabulary import PARTS, part_for
 
 KIB = 1024
 ADA, AMPERE, HOPPER = 99 * KIB, 163 * KIB, 227 * KIB
@@ -144,6 +145,27 @@ def test_products_in_the_smallest_tiles(
     assert chosen[0].first < 128
 
 
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_vocabulary_in_smaller_parts(
+    limit: int, draw: torch.Generator, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_vocabulary, "shared_memory", lambda _: limit)
+    hidden, weight = (random((rows, 160), draw, torch.bfloat16, device) for rows in (9, 300))
+    for best in PARTS:
+        part = part_for(weight, best.rows)
+        assert part is not None
+        assert triton_vocabulary.shared_bytes(part) <= limit
+        assert (part == best) == (triton_vocabulary.shared_bytes(best) <= limit)
+        exact = hidden.double() @ weight.double().T
+        assert_near(triton_vocabulary.scores(hidden, weight, part).logits, exact, torch.bfloat16)
+
+
+def test_a_vocabulary_that_does_not_fit_is_refused(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_vocabulary, "shared_memory", lambda _: 12 * KIB)
+    with pytest.raises(KernelError, match=r"A vocabulary times 9 rows takes 17,472 bytes .* choose kernels='torch'"):
+        part_for(torch.empty((300, 160), dtype=torch.bfloat16, device=device), 9)
+
+
 def test_attention_in_the_smallest_tiles(
     dtype: torch.dtype, draw: torch.Generator, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,14 +175,17 @@ def test_attention_in_the_smallest_tiles(
     check(TritonAttention(), make_step([(1, 90), (40, 70), (1, 33), (9, 9)], Sizes(6, 2), dtype, device, draw))
 
 
-@pytest.mark.parametrize(("capability", "limit"), [(89, ADA), pytest.param(90, HOPPER, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("capability", "limit"),
+    [(89, ADA), pytest.param(90, HOPPER, marks=pytest.mark.slow), pytest.param(120, ADA, marks=pytest.mark.slow)],
+)
 def test_what_is_compiled_takes_no_more_than_foretold(capability: int, limit: int, tmp_path: Path) -> None:
     surroundings = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
     command = [sys.executable, PROGRAM, str(capability), str(limit)]
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True)
     assert not done.returncode, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
-    assert len(said["kernels"]) == 5 + len(TILES[256])
+    assert len(said["kernels"]) == 5 + len(TILES[256]) + len(PARTS) * (capability >= 90)
     for name, takes, foretold in said["kernels"]:
         assert 0 < takes <= foretold <= limit, name
     assert ("out of resource: shared memory" in said["as on an H200"]) == (limit == ADA)

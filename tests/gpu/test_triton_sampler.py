@@ -36,7 +36,11 @@ class Chooser:
         self.controls = Controls(LINES, forbidden_width, device)
 
     def __call__(
-        self, logits: torch.Tensor, draws: list[Draw | None], eos_token_ids: tuple[int, ...] = ()
+        self,
+        logits: torch.Tensor,
+        draws: list[Draw | None],
+        eos_token_ids: tuple[int, ...] = (),
+        best: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """[S] tokens; a draw of None is a padding row."""
         given = [d for d in draws if d is not None]
@@ -47,7 +51,7 @@ class Chooser:
         positions = torch.tensor([0 if d is None else d.position for d in draws], dtype=torch.int32)
         out = torch.full((len(draws),), -7, device=self.device)
         on_device = [tensor.to(self.device) for tensor in (logits, lines, positions)]
-        triton_sampler.choose(*on_device, self.controls, out)
+        triton_sampler.choose(*on_device, self.controls, out, None if best is None else best.to(self.device))
         return out.cpu()
 
     def least(self) -> torch.Tensor:
@@ -120,6 +124,38 @@ def test_greedy_takes_the_best_and_of_equals_the_lowest_id(
     logits[4] = -torch.inf
     tokens = choose(logits, [draw(temperature=temperature)] * 5)
     assert tokens.tolist() == [logits[0].argmax().item(), 0, 512, 20, 0]
+
+
+def best_of_parts(logits: torch.Tensor, columns: int) -> torch.Tensor:
+    """[S, parts] the highest key of each part, as the kernel that makes the logits leaves it."""
+    bits = (logits + 0.0).view(torch.int32)
+    bits = bits ^ ((bits >> 31) & triton_sampler.LAST_ID.value)
+    keys = (bits.long() << 32) | (torch.arange(logits.shape[1]) ^ triton_sampler.LAST_ID.value)
+    return torch.stack([part.amax(1) for part in keys.split(columns, 1)], 1)
+
+
+@pytest.mark.parametrize("columns", [1, 128, 700])
+def test_rows_that_take_the_best_need_no_logits_if_it_is_known(choose: Chooser, columns: int) -> None:
+    """Others, those below min_tokens among them, choose as if it were not. More parts than one look takes, too."""
+    logits = torch.randn(7, 5003, generator=torch.Generator().manual_seed(8))
+    logits[4, [17, 300, 4000]] = 9
+    kinds = [
+        {"temperature": 0},
+        {},
+        {"temperature": 0, "min_tokens": 9},
+        {"top_k": 3},
+        {"temperature": 0},
+        {"top_p": 0.4},
+    ]
+    draws = [*[draw(position=40 + i, **kind) for i, kind in enumerate(kinds)], None]
+    banned = (int(logits[2].argmax()),)
+    expected = choose(logits, draws, banned)
+    assert expected[2] != banned[0]
+    best = best_of_parts(logits, columns)
+    for row in (0, 4):
+        logits[row] = torch.nan
+    assert choose(logits, draws, banned, best).tolist() == expected.tolist()
+    assert expected[4] == 17
 
 
 def test_equal_tokens_stay_or_go_together(choose: Chooser) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -19,7 +19,7 @@ from pellucid.attention.triton_plan import FIELDS, TILE, plan_kernel
 from pellucid.attention.triton_prefill import prefill_kernel
 from pellucid.attention.triton_write import write_kernel
 from pellucid.errors import ConfigError
-from pellucid.triton_launch import INTERPRETED, chained, upcast
+from pellucid.triton_launch import INTERPRETED, chained, processors, upcast
 from pellucid.triton_memory import first_to_fit, shared_memory
 
 MOST_HEAD_DIM = 256
@@ -282,9 +282,3 @@ def padded(dim: int) -> int:
 def scale(dim: int) -> float:
     """What scores are multiplied with, to be exponents of 2."""
     return dim**-0.5 * math.log2(math.e)
-
-
-@cache
-def processors(device: torch.device) -> int:
-    """Multiprocessors of the GPU; where there is none, few, since the interpreter runs one program after the other."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4

@@ -15,6 +15,7 @@ from pellucid.lab.bed import ALONE, Received
 from pellucid.lab.load import Add, Settings
 from pellucid.model import LoadedModel
 from pellucid.model.llama import Model
+from pellucid.ops import Scores
 
 NUDGES = {torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 1.0}
 """Logits of one and the same row differ between batches, as the order of rounding does: by some 1e-5 in float32."""
@@ -79,6 +80,9 @@ class NudgedModel(Model):
         logits = super().logits(hidden)
         logits[:, self._token] += NUDGES[self.dtype]
         return logits
+
+    def scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
+        return Scores(self.logits(hidden), None)
 
 
 def _received(output: RequestOutput) -> Received:

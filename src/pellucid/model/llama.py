@@ -12,7 +12,7 @@ import torch
 from pellucid.model import rope
 from pellucid.model.config import ModelConfig
 from pellucid.model.weights import Shape, Weights, check
-from pellucid.ops import Heads, Layer, Matrix, Ops
+from pellucid.ops import Heads, Layer, Matrix, Ops, Scores
 from pellucid.ops.base import Decoder
 
 if TYPE_CHECKING:
@@ -137,6 +137,11 @@ class Model:
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """The last norm of R hidden states [R, hidden_size], then scores of every token: float32 [R, vocab_size]."""
         return self.ops.scores(self._head, hidden, self._norm, self.config.rms_eps)
+
+    @torch.inference_mode()
+    def scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
+        """The same of the rows where ``wanted`` [R] int32 is not 0, and maybe the best of all rows."""
+        return self.ops.wanted_scores(self._head, hidden, self._norm, self.config.rms_eps, wanted)
 
     def _qkv(
         self, layer: Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor

@@ -27,6 +27,16 @@ class Linear(Protocol):
         """Add the product of ``x`` [T, in] to ``residual`` [T, out], in place."""
 
 
+class Scores(NamedTuple):
+    """What a model says of R next tokens, where it may know which of its scores are wanted."""
+
+    logits: torch.Tensor
+    """float32 [R, tokens]; rows that are not wanted may hold anything."""
+    best: torch.Tensor | None
+    """int64 [R, parts]: of each part of the vocabulary the best score and its token, larger numbers for better ones
+    (see `pellucid.ops.triton_vocabulary.sort_key`); of every row. None if they were not looked for."""
+
+
 class Vocabulary(Protocol):
     """A matrix [tokens, hidden]: one row a token, to begin with (embedding) or to end with (scores)."""
 
@@ -141,6 +151,12 @@ class Ops(ABC):
     def scores(self, head: Vocabulary, x: torch.Tensor, norm: torch.Tensor, eps: float) -> torch.Tensor:
         """The end of a model: `rms_norm` of ``x`` [T, hidden] with the weights ``norm``, then scores of ``head``."""
         return head.scores(self.rms_norm(x, norm, eps))
+
+    def wanted_scores(
+        self, head: Vocabulary, x: torch.Tensor, norm: torch.Tensor, eps: float, wanted: torch.Tensor
+    ) -> Scores:
+        """The same of the rows where ``wanted`` [T] int32 is not 0, and maybe the best of all."""
+        return Scores(self.scores(head, x, norm, eps), None)
 
     def decoder(self, layers: Sequence[Layer], heads: Heads, eps: float) -> Decoder | None:
         """The whole of ``layers`` in one call, for operations that can; None for those that go one by one."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from pellucid.ops.base import Decoder, Gated, Heads, Layer, Linear, Ops, Vocabulary
+from pellucid.ops.base import Decoder, Gated, Heads, Layer, Linear, Ops, Scores, Vocabulary
 from pellucid.ops.matrix import Matrix, numbers, stacked
 from pellucid.ops.triton_angles import angles
 from pellucid.ops.triton_decoder import TritonDecoder, TritonLayer, folded, folds
@@ -49,6 +49,12 @@ class TritonOps(Ops):
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         return rms_norm(x, weight, eps)
+
+    def wanted_scores(
+        self, head: Vocabulary, x: torch.Tensor, norm: torch.Tensor, eps: float, wanted: torch.Tensor
+    ) -> Scores:
+        assert isinstance(head, TritonVocabulary)
+        return head.wanted_scores(rms_norm(x, norm, eps), wanted)
 
     def angles(self, positions: torch.Tensor, frequencies: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return angles(positions, frequencies)

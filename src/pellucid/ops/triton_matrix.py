@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from pellucid.ops.base import Scores
 from pellucid.ops.triton_embedding import rows
 from pellucid.ops.triton_gate import gated
 from pellucid.ops.triton_matmul import gated_product, product
 from pellucid.ops.triton_norm import Unscaled, rms_norm
 from pellucid.ops.triton_tiles import LEAST_COLUMNS, NARROW, ROWS, tile_for
+from pellucid.ops.triton_vocabulary import part_for, scores
 
 MOST_UNSCALED = 256
 """Rows: with more, to look at each of them again for its factor costs more than a kernel that norms them."""
@@ -81,10 +83,14 @@ class TritonVocabulary:
         return rows(ids, self.weight)
 
     def scores(self, hidden: torch.Tensor) -> torch.Tensor:
-        if tile_for(self.weight, len(hidden)):
-            out = torch.empty((len(hidden), len(self.weight)), dtype=torch.float32, device=hidden.device)
-            product(hidden, self.weight, out)
-            return out
+        if part := part_for(self.weight, len(hidden)):
+            return scores(hidden, self.weight, part).logits
         if hidden.is_cuda and hidden.dtype is not torch.float32:
             return torch.mm(hidden, self.weight.T, out_dtype=torch.float32)
         return F.linear(hidden.float(), self.weight.float())
+
+    def wanted_scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
+        """As `Ops.wanted_scores` says, of normed rows."""
+        if part := part_for(self.weight, len(hidden)):
+            return scores(hidden, self.weight, part, wanted)
+        return Scores(self.scores(hidden), None)

@@ -71,8 +71,8 @@ class DeviceRunner:
         room = 2 * max_num_seqs + max_num_batched_tokens // storage.block_size
         self._buffer = StepBuffer(max_num_seqs, room, device)
         self._results = Results(max_num_seqs, device)
-        self._inputs = DeviceInputs(self._buffer, self._tables, self._buckets, self._results.tokens)
         self._controls = Controls(max_num_seqs, FORBIDDEN_WIDTH, device)
+        self._inputs = DeviceInputs(self._buffer, self._tables, self._buckets, self._controls, self._results.tokens)
         self._plain: set[int] = set()  # lines that the sampler on the device cannot serve
         self._tokens = torch.zeros(max_num_seqs, dtype=torch.int64, device=device)
         self._flying: InFlight[Result] = InFlight()
@@ -170,36 +170,37 @@ class DeviceRunner:
 
     def _step(self, bucket: Bucket) -> None:
         """All that the device does in a step: nothing here depends on anything but the sizes of ``bucket``."""
-        self._choose(self._logits(bucket))
+        hidden = self._hidden(bucket)
+        self._choose(*self._model.scores(hidden, self._inputs.wanted(bucket.rows)))
         self._inputs.keep(self._tokens[: bucket.rows])
 
     def _step_in_sight(self, plan: StepPlan, ranges: Ranges, bucket: Bucket, plainly: bool) -> None:
         """The same, its logits shown to ``on_logits``, and sampled ``plainly`` if a row needs that."""
-        logits = self._logits(bucket)
+        logits = self._model.logits(self._hidden(bucket))
         rows = torch.from_numpy(ranges.samples.nonzero()[0]).to(self._device)
         if self._on_logits and len(rows):
             self._on_logits(plan, logits[rows])
         if not plainly:
-            self._choose(logits)
+            self._choose(logits, None)
         elif len(rows):
             sampling = ranges.lines[ranges.samples].tolist(), ranges.ends[ranges.samples].tolist()
             draws = [self._draw(line, position) for line, position in zip(*sampling, strict=True)]
             self._tokens[rows] = sample(logits[rows], draws, self._eos_token_ids, compiled=False)
         self._inputs.keep(self._tokens[: bucket.rows])
 
-    def _logits(self, bucket: Bucket) -> torch.Tensor:
-        """Logits [R, vocab_size] after the last token of every row of the step in the buffer."""
+    def _hidden(self, bucket: Bucket) -> torch.Tensor:
+        """Hidden states [R, hidden_size] of the last token of every row of the step that comes next."""
         inputs = self._inputs.fill(bucket)
         wanted = inputs.sampled if bucket.rows < bucket.tokens else None  # if they are less work than all
         hidden = self._model.forward(
             inputs.token_ids, inputs.positions, self._storage, inputs.layout, self._attention, wanted
         )
         apart = not bucket.decode and wanted is None
-        return self._model.logits(hidden.index_select(0, inputs.sampled) if apart else hidden)
+        return hidden.index_select(0, inputs.sampled) if apart else hidden
 
-    def _choose(self, logits: torch.Tensor) -> None:
+    def _choose(self, logits: torch.Tensor, best: torch.Tensor | None) -> None:
         rows, sent = len(logits), self._buffer.device
-        choose(logits, sent.sampling[:rows], sent.ends[:rows], self._controls, self._tokens[:rows])
+        choose(logits, sent.sampling[:rows], sent.ends[:rows], self._controls, self._tokens[:rows], best)
 
     def _draw(self, line: int, position: int) -> Draw:
         return Draw.of(self._lines.occupant(line), position, self._seed)

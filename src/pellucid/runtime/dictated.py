@@ -11,6 +11,7 @@ import torch
 from pellucid.attention import AttentionBackend, KVStorage, StepLayout
 from pellucid.errors import InvariantViolation
 from pellucid.model import Model
+from pellucid.ops import Scores
 from pellucid.plan import StepPlan, StepResult
 from pellucid.runtime.forced import ForcedOutputs, ForcedRunner
 
@@ -56,6 +57,10 @@ class DictatedModel:
         rows = len(logits)
         self.heard[:rows] = logits
         return logits.scatter_(1, self.tokens[:rows, None], LOUD)
+
+    def scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
+        """`logits`, of all rows."""
+        return Scores(self.logits(hidden), None)
 
 
 class Dictation:

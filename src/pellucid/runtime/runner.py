@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 
 from pellucid.attention import AttentionBackend, KVStorage, StepLayout
+from pellucid.ops import Scores
 from pellucid.plan import StepPlan, StepResult
 from pellucid.runtime.flight import InFlight
 from pellucid.runtime.inputs import step_inputs
@@ -35,6 +36,9 @@ class CausalModel(Protocol):
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Hidden states [S, hidden_size] to float32 logits [S, vocab_size]."""
+
+    def scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
+        """The logits of those rows at least where ``wanted`` [S] int32 is not 0; and the best, if that is less work."""
 
 
 class Runner:

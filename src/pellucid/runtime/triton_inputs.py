@@ -8,9 +8,11 @@ import triton.language as tl
 
 from pellucid.attention import StepLayout
 from pellucid.runtime.buckets import Bucket, Buckets
+from pellucid.runtime.controls import Controls
 from pellucid.runtime.device_tables import DeviceTables
 from pellucid.runtime.inputs import StepInputs
 from pellucid.runtime.step_buffer import PADDING, StepBuffer
+from pellucid.runtime.triton_sampler import takes_best
 from pellucid.triton_launch import announce, await_input, chained
 
 TILE = 256
@@ -25,13 +27,16 @@ class DeviceInputs:
     ``results`` [turns, R] int64 is memory that the device can write to, for the tokens that steps sample.
     """
 
-    def __init__(self, buffer: StepBuffer, tables: DeviceTables, buckets: Buckets, results: torch.Tensor) -> None:
-        self._buffer, self._tables, self._results = buffer, tables, results
+    def __init__(
+        self, buffer: StepBuffer, tables: DeviceTables, buckets: Buckets, controls: Controls, results: torch.Tensor
+    ) -> None:
+        self._buffer, self._tables, self._controls, self._results = buffer, tables, controls, results
         max_tokens, max_rows = buckets.max_tokens, buckets.max_rows
         device = tables.tokens.device
         self._token_ids, self._positions, self._slots = torch.zeros(3, max_tokens, dtype=torch.int64, device=device)
         self._block_tables = torch.zeros(max_rows, tables.width, dtype=torch.int32, device=device)
         self._sampled = torch.zeros(max_rows, dtype=torch.int64, device=device)
+        self._wanted = torch.zeros(max_rows, dtype=torch.int32, device=device)
 
     def fill(self, bucket: Bucket) -> StepInputs:
         """Launch what takes the next step's description from the host and fills the inputs from it, its appended blocks
@@ -60,6 +65,10 @@ class DeviceInputs:
             self._slots,
             self._block_tables,
             self._sampled,
+            sent.sampling,
+            self._controls.words,
+            self._controls.width,
+            self._wanted,
             tokens,
             BLOCK_SIZE=tables.block_size,
             TILE=TILE,
@@ -73,6 +82,10 @@ class DeviceInputs:
             max_query=1 if bucket.decode else tokens,
         )
         return StepInputs(self._token_ids[:tokens], self._positions[:tokens], layout, self._sampled[:rows])
+
+    def wanted(self, rows: int) -> torch.Tensor:
+        """[R] int32: 1 for rows of the step filled last whose tokens are chosen by more than their best logit."""
+        return self._wanted[:rows]
 
     def keep(self, sampled: torch.Tensor) -> None:
         """Write the token [R] int64 of each row that samples to the results and to the tables: an input of the next
@@ -125,6 +138,10 @@ def inputs_kernel(
     slots,
     block_tables,
     sampled,
+    sampling,
+    words,
+    words_width,
+    wanted,
     num_tokens,
     BLOCK_SIZE: tl.constexpr,
     TILE: tl.constexpr,
@@ -166,6 +183,10 @@ def inputs_kernel(
         tl.store(positions + token, position.to(tl.int64), mask=token < last)
         tl.store(slots + token, block.to(tl.int64) * BLOCK_SIZE + offset, mask=token < last)
     tl.store(sampled + row, tl.maximum(last - 1, 0).to(tl.int64), mask=row < rows)
+    if row < rows:
+        place = tl.load(sampling + row)
+        best = takes_best(words + tl.maximum(place, 0) * words_width, context)
+        tl.store(wanted + row, ((place >= 0) & (best == 0)).to(tl.int32))
 
 
 @triton.jit(do_not_specialize=["num_rows"])

@@ -15,6 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
+from pellucid.ops.triton_vocabulary import LAST_ID, sort_key, token_of
 from pellucid.runtime.controls import Controls
 from pellucid.runtime.triton_noise import gumbel_noise, random_bits, stream_key
 from pellucid.triton_launch import announce, await_input, chained
@@ -23,7 +24,6 @@ LOG_2 = tl.constexpr(math.log(2))
 LOG2_E = tl.constexpr(1 / math.log(2))
 TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
 NEVER = tl.constexpr(-math.inf)
-LAST_ID = tl.constexpr(2**31 - 1)
 NONE_BEST = tl.constexpr(-(2**63))
 
 PROGRAMS = 5120
@@ -45,23 +45,29 @@ def choose(
     positions: torch.Tensor,
     controls: Controls,
     out: torch.Tensor,
+    best: torch.Tensor | None = None,
 ) -> None:
     """Choose a token for every row: ``out`` [S] int64 from ``logits`` [S, vocab_size] float32, which stay as they are.
 
     ``lines`` [S] int32 says where in ``controls`` a row's are, no line twice; -1 is padding and gets token 0.
-    ``positions`` [S] int32 are those of the tokens to be chosen. What is launched depends on the shape of ``logits``
-    only, and the host waits for nothing.
+    ``positions`` [S] int32 are those of the tokens to be chosen. ``best`` [S, parts] int64 is the highest `sort_key` of
+    each part of the vocabulary: with it, logits of rows that `takes_best` says yes to are not looked at. What is
+    launched depends on the shapes of ``logits`` and ``best`` only, and the host waits for nothing.
     """
     rows, vocab_size = logits.shape
     chain = chained(logits.device)
     shared = (logits, logits.stride(0), lines, positions, controls.words, controls.width, controls.least, vocab_size)
     width = controls.forbidden_width
-    keep_likely[(rows,)](*shared, FORBIDDEN=width, TILE=FILTER_TILE, num_warps=FILTER_WARPS, **chain)
+    keys, parts = (out, 0) if best is None else (best, best.shape[1])
+    keep_likely[(rows,)](
+        *shared, keys, parts, out, BEST=best is not None, FORBIDDEN=width, TILE=FILTER_TILE, num_warps=FILTER_WARPS,
+        **chain,
+    )  # fmt: skip
     part = part_size(rows, vocab_size)
     tile, warps = (part, WARPS) if part == SMALLEST_PART else (TILE, 1)
     notes = (controls.best, controls.searched)
     search[(triton.cdiv(vocab_size, part), rows)](
-        *shared, *notes, out, part, FORBIDDEN=width, TILE=tile, num_warps=warps, **chain
+        *shared, *notes, out, part, BEST=best is not None, FORBIDDEN=width, TILE=tile, num_warps=warps, **chain
     )
 
 
@@ -109,6 +115,18 @@ def mixed_seed_of(line):
 def forbids_at(line, position):
     """Whether a stop token may not be sampled at ``position``."""
     return position < tl.load(line + 6)
+
+
+@triton.jit
+def takes_best(line, position):
+    """Whether the row's token at ``position`` is simply that of the highest logit."""
+    return (temperature_of(line) == 0) & (position >= tl.load(line + 6))
+
+
+@triton.jit
+def is_settled(line, position, BEST: tl.constexpr):
+    """Whether the row takes the best of all parts, and they are known (BEST)."""
+    return takes_best(line, position) if BEST else False
 
 
 @triton.jit
@@ -192,13 +210,18 @@ def keep_likely(
     words_width,
     least,
     vocab_size,
+    best,
+    parts,
+    out,
+    BEST: tl.constexpr,
     FORBIDDEN: tl.constexpr,
     TILE: tl.constexpr,
     PDL: tl.constexpr,
 ):
     """The lowest logit that min-p, then top-k, then top-p keep goes to ``least``, if the row asks for any of them.
 
-    What a score (logit / temperature) decides can be decided by logits, as division leaves their order alone.
+    What a score (logit / temperature) decides can be decided by logits, as division leaves their order alone. A row
+    that `is_settled` gets its token here, in ``out``.
     """
     await_input(PDL)
     announce(PDL)
@@ -207,6 +230,13 @@ def keep_likely(
     if place < 0:
         return
     line = words + place * words_width
+    if is_settled(line, tl.load(positions + index), BEST):
+        keys = tl.full([TILE], NONE_BEST, tl.int64)
+        for start in range(0, parts, TILE):
+            part = start + tl.arange(0, TILE)
+            keys = tl.maximum(keys, tl.load(best + index * parts + part, mask=part < parts, other=NONE_BEST))
+        tl.store(out + index, token_of(tl.max(keys)))
+        return
     if not is_filtered(line, vocab_size):
         return
     row = logits + index.to(tl.int64) * stride
@@ -247,14 +277,6 @@ def most_score(logits, bits, rate, least_score):
 
 
 @triton.jit
-def sort_key(score, token_id):
-    """An int64 that is larger for the larger score, and of equal scores for the lower token id."""
-    bits = (score + 0.0).to(tl.int32, bitcast=True)  # -0.0 + 0.0 is 0.0, which -0.0 equals
-    bits = bits ^ ((bits >> 31) & LAST_ID)  # larger negative numbers have smaller magnitudes
-    return (bits.to(tl.int64) << 32) | (token_id ^ LAST_ID).to(tl.int64)
-
-
-@triton.jit
 def search(
     logits,
     stride,
@@ -268,6 +290,7 @@ def search(
     searched,
     out,
     part_size,
+    BEST: tl.constexpr,
     FORBIDDEN: tl.constexpr,
     TILE: tl.constexpr,
     PDL: tl.constexpr,
@@ -283,6 +306,8 @@ def search(
     line = words + place * words_width
     row = logits + index.to(tl.int64) * stride
     position = tl.load(positions + index)
+    if is_settled(line, position, BEST):
+        return  # `keep_likely` has chosen
     forbids = forbids_at(line, position)
     temperature = temperature_of(line)
     key = stream_key(mixed_seed_of(line), position)
@@ -311,5 +336,5 @@ def search(
 
     tl.atomic_max(best + place, sort_key(won, winner), sem="relaxed")
     if tl.atomic_add(searched + place, 1) == tl.num_programs(0) - 1:  # releases this part's best, acquires the others'
-        tl.store(out + index, (tl.atomic_xchg(best + place, NONE_BEST, sem="relaxed") & LAST_ID) ^ LAST_ID)
+        tl.store(out + index, token_of(tl.atomic_xchg(best + place, NONE_BEST, sem="relaxed")))
         tl.store(searched + place, 0)

@@ -1,0 +1,126 @@
+"""The scores of a vocabulary, and of each part of it the best, found while it is there: before it goes to memory.
+
+A matrix of so many rows is read as fast as memory allows only if nobody waits: few programs stay, each takes part after
+part, and tiles are copied in bulk, by one instruction of one thread each, while those before are multiplied (CUDA
+programming guide, "Tensor Memory Access"). Scores that nobody asks for are not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from pellucid.ops.base import Scores
+from pellucid.ops.triton_matmul import accumulate, nothing
+from pellucid.triton_launch import announce, await_input, chained, copies_in_bulk, processors, upcast
+from pellucid.triton_memory import first_to_fit, shared_memory
+
+LAST_ID = tl.constexpr(2**31 - 1)
+
+
+class Part(NamedTuple):
+    """What a program computes at a time: ``rows`` of hidden states times ``columns`` of the vocabulary, ``depth``
+    numbers a step, ``stages`` steps under way; and how many ``programs`` a multiprocessor has."""
+
+    rows: int
+    columns: int
+    depth: int
+    stages: int
+    warps: int
+    programs: int
+
+
+PARTS = (Part(16, 128, 128, 3, 4, 2), Part(64, 128, 128, 4, 4, 1), Part(128, 128, 64, 4, 8, 1))
+"""The first that holds all rows: the best on an H200 of some twenty each. With more rows, multiplication counts, which
+cuBLAS does better."""
+
+
+def part_for(weight: torch.Tensor, rows: int) -> Part | None:
+    """What a program computes of ``rows`` hidden states; None if they are cuBLAS's."""
+    part = next((part for part in PARTS if rows <= part.rows), None)
+    if part is None or weight.dtype.itemsize != 2 or weight.stride(0) % 8 or not copies_in_bulk(weight.device):
+        return None
+    limit = shared_memory(weight.device)
+    return first_to_fit(_ever_smaller(part), shared_bytes, limit, f"A vocabulary times {rows} rows", "kernels='torch'")
+
+
+def shared_bytes(part: Part) -> int:
+    """Bytes of shared memory that a program takes, at most: steps under way, sums on their way to memory, barriers."""
+    return (part.rows + part.columns) * part.depth * 2 * part.stages + part.rows * part.columns * 4 + 64
+
+
+def _ever_smaller(part: Part) -> Iterator[Part]:
+    yield part
+    while part.stages > 2:
+        part = part._replace(stages=part.stages - 1)
+        yield part
+    while part.depth > 16:
+        part = part._replace(depth=part.depth // 2)
+        yield part
+
+
+@triton.jit
+def sort_key(score, token_id):
+    """An int64 that is larger for the larger score, and of equal scores for the lower token id."""
+    bits = (score + 0.0).to(tl.int32, bitcast=True)  # -0.0 + 0.0 is 0.0, which -0.0 equals
+    bits = bits ^ ((bits >> 31) & LAST_ID)  # larger negative numbers have smaller magnitudes
+    return (bits.to(tl.int64) << 32) | (token_id ^ LAST_ID).to(tl.int64)
+
+
+@triton.jit
+def token_of(key):
+    """The token id in a `sort_key`."""
+    return (key & LAST_ID) ^ LAST_ID
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def scores_kernel(
+    x, weight, wanted, out, out_stride, best, best_stride, tokens, N: tl.constexpr, K: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, BEST: tl.constexpr,
+    PDL: tl.constexpr, UPCAST: tl.constexpr,
+):  # fmt: skip
+    """Grid (programs): each takes every so-manieth part. ``x`` and ``weight`` are tensor descriptors; what lies
+    outside of them is 0."""
+    await_input(PDL)
+    announce(PDL)
+    token = tl.arange(0, ROWS)
+    there = token < tokens
+    stored = there
+    if BEST:
+        stored &= tl.load(wanted + token, mask=there, other=0) != 0
+    for part in tl.range(
+        tl.program_id(0), (N + COLUMNS - 1) // COLUMNS, tl.num_programs(0), num_stages=STAGES, flatten=True
+    ):
+        sums = nothing(ROWS, COLUMNS, 1)
+        for start in range(0, K, DEPTH):
+            tile = x.load([0, start])
+            sums = accumulate(sums, tile, weight.load([part * COLUMNS, start]), ROWS, COLUMNS, DEPTH, 1, UPCAST)
+        ids = part * COLUMNS + tl.arange(0, COLUMNS)
+        if BEST:
+            scores = tl.where((ids < N)[None, :], sums, float("-inf"))
+            highest = tl.max(scores, 1)
+            winner = tl.min(tl.where(scores == highest[:, None], ids[None, :], N - 1), 1)  # a token, even of no numbers
+            tl.store(best + token * best_stride + part, sort_key(highest, winner), mask=there)
+        tl.store(out + token[:, None].to(tl.int64) * out_stride + ids[None, :], sums, mask=stored[:, None] & (ids < N))
+
+
+def scores(hidden: torch.Tensor, weight: torch.Tensor, part: Part, wanted: torch.Tensor | None = None) -> Scores:
+    """``hidden`` [R, in] times ``weight`` [tokens, in], by programs that compute ``part``: all scores; or, if it is
+    known which are ``wanted`` [R] int32, those of the rows where that is not 0, and the best of every part."""
+    (rows, inputs), tokens = hidden.shape, len(weight)
+    parts = triton.cdiv(tokens, part.columns)
+    out = torch.empty((rows, tokens), dtype=torch.float32, device=hidden.device)
+    best = None if wanted is None else torch.empty((rows, parts), dtype=torch.int64, device=hidden.device)
+    scores_kernel[(min(parts, processors(hidden.device) * part.programs),)](
+        TensorDescriptor.from_tensor(hidden, [part.rows, part.depth]),
+        TensorDescriptor.from_tensor(weight, [part.columns, part.depth]),
+        wanted if wanted is not None else out, out, tokens, best if best is not None else out, parts, rows, tokens,
+        inputs, ROWS=part.rows, COLUMNS=part.columns, DEPTH=part.depth, STAGES=part.stages, BEST=best is not None,
+        UPCAST=upcast(hidden.dtype), num_warps=part.warps, **chained(hidden.device),
+    )  # fmt: skip
+    return Scores(out, best)
