@@ -40,8 +40,8 @@ class Both:
         self.tables.apply(plan, self.rows)
         ranges = zip(plan.handles, plan.starts, plan.counts, plan.samples, strict=True)
         plain = step_inputs(plan, [self.rows.advance(*row) for row in ranges], self.tables, BLOCK)
-        for admission, line in zip(plan.admitted, self.lines.apply(plan), strict=True):
-            self.device_tables.admit(line, admission.handle, admission.tokens)
+        if plan.admitted:
+            self.device_tables.admit(plan.admitted, self.lines.apply(plan))
         appended = self.device_tables.append(plan, self.lines)
         advanced = self.lines.advance(plan)
         bucket = self.buckets.holding(sum(plan.counts), len(plan.handles))

@@ -131,9 +131,11 @@ class DeviceRunner:
         return StepResult(step, result.wait())
 
     def _admit(self, admitted: tuple[Admission, ...], lines: list[int]) -> None:
+        if not admitted:
+            return
+        self._tables.admit(admitted, lines)
         records: dict[int, tuple[int, ...]] = {}
         for admission, line in zip(admitted, lines, strict=True):
-            self._tables.admit(line, admission.handle, admission.tokens)
             self._plain.discard(line)
             try:
                 records[line] = self._controls.record(self._draw(line, admission.prompt_len), self._eos_token_ids)

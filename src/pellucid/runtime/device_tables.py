@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from pellucid.errors import InvariantViolation
-from pellucid.plan import StepPlan
+from pellucid.plan import Admission, StepPlan
 from pellucid.runtime.lines import Lines, Numbers, Ranges
 from pellucid.runtime.tables import check_block, check_move, check_room
 
@@ -48,14 +50,20 @@ class DeviceTables:
         width = -(-max_model_len // block_size)
         return 4 * (width * block_size + 1) + 2 * 4 * width
 
-    def admit(self, line: int, handle: int, tokens: tuple[int, ...]) -> None:
-        """``line`` is a new request's: no blocks yet, and these tokens."""
-        if len(tokens) >= self.tokens.shape[1]:
-            raise InvariantViolation(
-                f"Row {handle} comes with {len(tokens)} tokens; the tables hold {self.tokens.shape[1] - 1} a row."
-            )
-        self.lengths[line] = 0
-        self.tokens[line, : len(tokens)].copy_(self._sent(np.array(tokens, np.int32)), non_blocking=True)
+    def admit(self, admitted: Sequence[Admission], lines: Sequence[int]) -> None:
+        """``lines`` are new requests': no blocks yet, and their tokens, which cross over to the device together."""
+        counts = [len(admission.tokens) for admission in admitted]
+        for admission, count in zip(admitted, counts, strict=True):
+            if count >= self.tokens.shape[1]:
+                raise InvariantViolation(
+                    f"Row {admission.handle} comes with {count} tokens; "
+                    f"the tables hold {self.tokens.shape[1] - 1} a row."
+                )
+        self.lengths[lines] = 0
+        tokens = chain.from_iterable(admission.tokens for admission in admitted)
+        sent = self._sent(np.fromiter(tokens, np.int32, sum(counts)))
+        for line, mine in zip(lines, sent.split(counts), strict=True):
+            self.tokens[line, : len(mine)].copy_(mine)
 
     def move(self, moves: tuple[tuple[int, int], ...]) -> None:
         """Replace blocks in every line that holds them, one (block, block in its place) after the other."""
