@@ -48,9 +48,10 @@ def taken_by_product(outputs: int, inputs: int, tokens: int, dtype: torch.dtype,
         gated_product(x, weight, torch.zeros(tokens, outputs // 2, dtype=dtype), eps=1e-5)
     else:
         product(x, weight, torch.zeros(tokens, outputs, dtype=dtype))
-    rows, chosen = triton_tiles.rows_of(tokens), triton_tiles.tile(outputs, inputs, tokens)
+    chosen = triton_tiles.tile(outputs, inputs, tokens)
     assert chosen is not None
-    rows = chosen.rows or rows
+    chosen = chosen._replace(bulk=chosen.bulk and CAPABILITY >= 90)
+    rows = chosen.rows or triton_tiles.rows_of(tokens)
     tile = triton_tiles.fitted(chosen, rows, inputs, dtype, LIMIT)
     return [*loaded[-1], triton_tiles.shared_bytes(tile, rows, inputs, dtype.itemsize)]
 
@@ -99,6 +100,8 @@ def main() -> None:
         taken_by_product(*WIDE, torch.bfloat16),
         taken_by_product(1024, 2048, 8, torch.float32),
         taken_by_product(6144, 1024, 8, torch.bfloat16, gated=True),
+        taken_by_product(6144, 1024, 40, torch.bfloat16, gated=True),
+        taken_by_product(1024, 2048, 100, torch.bfloat16),
         taken_by_attention(1, 64, 128, torch.float32),
         taken_by_attention(600, 3, 128, torch.bfloat16),
         *[taken_by_attention(rows, 2, 128, torch.bfloat16, rows) for rows in attention.TILES[256]],

@@ -21,6 +21,13 @@ def strided(x: torch.Tensor) -> torch.Tensor:
     return wide[:, 2:-4]
 
 
+def apart(x: torch.Tensor) -> torch.Tensor:
+    """The same rows, further apart than they are long, NaN in between; each begins at a multiple of 16 bytes."""
+    wide = torch.full((len(x), x.shape[1] + 16), torch.nan, dtype=x.dtype, device=x.device)
+    wide[:, 8:-8] = x
+    return wide[:, 8:-8]
+
+
 def assert_near(found: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype | None = None, units: int = 4) -> None:
     """``found`` is ``expected`` (float64, numbers about 1) but for some roundings to ``dtype`` or its own type."""
     unit = units * UNIT[dtype or found.dtype]

@@ -7,15 +7,16 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from near import assert_near, random, strided
+from near import apart, assert_near, random, strided
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from guarded_memory import guarded_memory
-from pellucid.ops import PlainOps
+from pellucid.ops import PlainOps, triton_matmul
 from pellucid.ops.triton import TritonOps
 from pellucid.ops.triton_gate import gated
 from pellucid.ops.triton_matrix import TritonGated, TritonLinear, TritonVocabulary
 from pellucid.ops.triton_norm import Unscaled, rms_norm
-from pellucid.ops.triton_tiles import TUNED, Tile, rows_of
+from pellucid.ops.triton_tiles import NARROW, TUNED, WIDE, Tile, rows_of
 
 EPS = 1e-5
 SHAPES = ((32, 64), (35, 200), (16, 576))
@@ -133,6 +134,71 @@ def test_programs_share_out_the_inputs(
         assert_near(linear(x), exact(x.double()))
         ones, y = torch.ones_like(x[0]).double(), x if dtype is torch.float16 else loud
         assert_near(linear.normed(y, EPS), exact(plain.rms_norm(y.double(), ones, EPS)))
+
+
+@pytest.mark.parametrize(
+    ("tile", "rows"),
+    [
+        (Tile(16, 16, bulk=True), 8),
+        (Tile(32, 16, shares=3, stages=2, late=True, bulk=True), 40),
+        (Tile(32, 32, stages=2, rows=16, bulk=True), 33),
+        (Tile(64, 64, rows=64, bulk=True), 100),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("outputs", [64, 72])
+def test_tiles_copied_in_bulk(
+    monkeypatch: pytest.MonkeyPatch,
+    tile: Tile,
+    rows: int,
+    outputs: int,
+    dtype: torch.dtype,
+    draw: torch.Generator,
+    device: torch.device,
+) -> None:
+    """And the same tiles without, where rows begin anywhere: of inputs that fill the last step, or do not, of several
+    row tiles, with what lies outside NaN."""
+    inputs = 96
+    least = rows_of(rows) if rows <= NARROW else WIDE
+    for count in (outputs, 2 * outputs):
+        monkeypatch.setitem(TUNED, (count, inputs, least), tile._replace(shares=1) if count > outputs else tile)
+    described: list[torch.Tensor] = []
+    monkeypatch.setattr(triton_matmul, "TensorDescriptor", Descriptors(described))
+    x = random((rows, inputs), draw, dtype, device)
+    weight = random((2 * outputs, inputs), draw, dtype, device) * inputs**-0.5
+    bias, residual = random((outputs,), draw, dtype, device), random((rows, outputs), draw, dtype, device)
+    ops, plain = TritonOps(dtype), PlainOps(torch.float64)
+    linear, exact = ops.linear([weight[:outputs]], bias), plain.linear([weight[:outputs]], bias.double())
+    assert isinstance(linear, TritonLinear)
+    normed = plain.rms_norm(x.double(), torch.ones_like(x[0]).double(), EPS)
+    for far, copies in ((strided, 0), (apart, 2)):
+        described.clear()
+        added = far(residual)
+        linear.add_to(added, far(x))
+        assert_near(added, residual.double() + exact(x.double()))
+        assert len(described) == copies
+        assert_near(linear(far(x)), exact(x.double()))
+        if dtype is not torch.float16:
+            assert_near(linear.normed(far(x), EPS), exact(normed))
+        gate, up = weight.chunk(2)
+        gated, exactly = ops.gated(gate, up), plain.gated(gate, up)
+        assert isinstance(gated, TritonGated)
+        described.clear()
+        assert_near(gated(far(x)), exactly(x.double()))
+        assert len(described) == copies
+        if dtype is not torch.float16:
+            assert_near(gated.normed(far(x), EPS), exactly(normed))
+
+
+class Descriptors:
+    """What makes tensor descriptors, and keeps what they are of."""
+
+    def __init__(self, seen: list[torch.Tensor]) -> None:
+        self._seen = seen
+
+    def from_tensor(self, tensor: torch.Tensor, block_shape: list[int]) -> TensorDescriptor:
+        self._seen.append(tensor)
+        return TensorDescriptor.from_tensor(tensor, block_shape)
 
 
 def test_rows_of_an_embedding(dtype: torch.dtype, draw: torch.Generator, device: torch.device) -> None:

@@ -12,7 +12,7 @@ from pellucid.ops.triton_matrix import TritonVocabulary
 from pellucid.ops.triton_vocabulary import PARTS, part_for, scores
 
 LAST_ID = 2**31 - 1
-ROWS = [1, 16, 17, 64, 65, 128]
+ROWS = [2, 16, 17, 64, 65, 128]
 HALVES = [torch.float16, torch.bfloat16]
 
 
@@ -96,17 +96,19 @@ def test_the_best_of_what_are_no_numbers_is_a_token(poison: float, draw: torch.G
 
 
 def test_what_is_left_to_torch(draw: torch.Generator, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many rows, wide numbers, rows that do not begin where copies may, and devices without such copies."""
+    """One row and many, wide numbers, rows that do not begin where copies may, and devices without such copies."""
 
     def part(rows: int, inputs: int, dtype: torch.dtype) -> object:
         return part_for(torch.empty((300, inputs), dtype=dtype, device=device), rows)
 
     assert part(128, 64, torch.bfloat16) == PARTS[-1]
-    assert part(129, 64, torch.bfloat16) is None
-    assert part(1, 64, torch.float32) is None
-    assert part(1, 60, torch.bfloat16) is None
-    monkeypatch.setattr(triton_vocabulary, "copies_in_bulk", lambda device: False)
+    assert part(2, 64, torch.float16) == PARTS[0]
     assert part(1, 64, torch.bfloat16) is None
+    assert part(129, 64, torch.bfloat16) is None
+    assert part(2, 64, torch.float32) is None
+    assert part(2, 60, torch.bfloat16) is None
+    monkeypatch.setattr(triton_vocabulary, "copies_in_bulk", lambda device: False)
+    assert part(2, 64, torch.bfloat16) is None
     hidden, weight = made(draw, 9, 300, 64, torch.bfloat16, device)
     vocabulary = TritonOps(torch.bfloat16).vocabulary(weight)
     assert isinstance(vocabulary, TritonVocabulary)

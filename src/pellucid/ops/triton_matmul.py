@@ -11,11 +11,21 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from pellucid.ops.triton_matvec import one_row, row_ahead
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import Tile, fitted, rows_of, tile_for
-from pellucid.triton_launch import LINE_BYTES, announce, await_input, chained, fetch, upcast
+from pellucid.triton_launch import (
+    LINE_BYTES,
+    announce,
+    await_input,
+    chained,
+    copies_in_bulk,
+    copyable,
+    fetch,
+    upcast,
+)
 from pellucid.triton_memory import shared_memory
 
 LINE = tl.constexpr(LINE_BYTES.value // 2)
@@ -140,6 +150,27 @@ def in_steps(
 
 
 @triton.jit
+def in_bulk(
+    x, token, eps, weight, row, begin, K: tl.constexpr, SHARE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
+):  # fmt: skip
+    """[ROWS, COLUMNS] float32: the products of `in_steps`, of rows from ``token`` on of ``x`` and from ``row`` on of
+    ``weight``, both tensor descriptors, and of the SHARE numbers from ``begin`` on.
+
+    A tile is copied by one instruction of one thread (CUDA programming guide, "Tensor Memory Access"). What lies
+    outside the two matrices is 0.
+    """
+    square = tl.zeros((ROWS,), tl.float32)
+    sums = nothing(ROWS, COLUMNS, 1)
+    for start in tl.range(begin, begin + SHARE, DEPTH, num_stages=STAGES):
+        x_tile = x.load([token, start])
+        if NORM:
+            square += squares(x_tile)
+        sums = accumulate(sums, x_tile, weight.load([row, start]), ROWS, COLUMNS, DEPTH, 1, UPCAST)
+    return scaled(sums, square, eps, K, NORM)
+
+
+@triton.jit
 def multiplied(
     x, x_stride, tokens, token, eps, weight, rows, w, w_last, STRIDE: tl.constexpr, K: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr,
@@ -193,7 +224,7 @@ def product_kernel(
     x, x_stride, eps, weight, bias, out, out_stride, shared, arrived, tokens, N: tl.constexpr, K: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr,
     STAGES: tl.constexpr, SHARES: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, ADD: tl.constexpr,
-    LATE: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
+    LATE: tl.constexpr, BULK: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """The product, its bias added, stored in ``out`` or added to what is there.
 
@@ -204,9 +235,11 @@ def product_kernel(
     SHARE: tl.constexpr = K // SHARES
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = tl.minimum(columns, N - 1)
-    x += tl.program_id(1) * SHARE
-    weight += tl.program_id(1) * SHARE
-    w, w_last = ahead(weight, inside, K, SHARE, ROWS, COLUMNS, FIRST, LAST, PDL)
+    begin = tl.program_id(1) * SHARE
+    if not BULK:
+        x += begin
+        weight += begin
+        w, w_last = ahead(weight, inside, K, SHARE, ROWS, COLUMNS, FIRST, LAST, PDL)
     if BIAS:
         b = tl.load(bias + inside).to(tl.float32)[None, :]
     token = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
@@ -216,10 +249,16 @@ def product_kernel(
     announce(PDL and LATE)
     if ADD:
         before = tl.load(there, mask=mask, other=0.0)
-    sums = multiplied(
-        x, x_stride, tokens, token, eps, weight, inside, w, w_last, K, SHARE, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES,
-        NORM, UPCAST,
-    )  # fmt: skip
+    if BULK:
+        sums = in_bulk(
+            x, tl.program_id(2) * ROWS, eps, weight, tl.program_id(0) * COLUMNS, begin, K, SHARE, ROWS, COLUMNS, FIRST,
+            STAGES, NORM, UPCAST,
+        )  # fmt: skip
+    else:
+        sums = multiplied(
+            x, x_stride, tokens, token, eps, weight, inside, w, w_last, K, SHARE, ROWS, COLUMNS, FIRST, LAST, SPLIT,
+            STAGES, NORM, UPCAST,
+        )  # fmt: skip
     if SHARES > 1:
         sums, is_last = gathered(sums, shared, arrived, tokens, token, N, ROWS, COLUMNS, SHARES)
         if not is_last:
@@ -231,11 +270,29 @@ def product_kernel(
     tl.store(there, sums.to(out.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def gated_in_bulk(
+    x, token, eps, weight, row, N: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr, HALF: tl.constexpr,
+    DEPTH: tl.constexpr, STAGES: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr,
+):  # fmt: skip
+    """`in_bulk` twice, with one input: gates [ROWS, HALF] from the rows from ``row`` on, and ups from N rows later."""
+    square = tl.zeros((ROWS,), tl.float32)
+    gate, up = nothing(ROWS, HALF, 1), nothing(ROWS, HALF, 1)
+    for start in tl.range(0, K, DEPTH, num_stages=STAGES):
+        x_tile = x.load([token, start])
+        gates, ups = weight.load([row, start]), weight.load([N + row, start])
+        if NORM:
+            square += squares(x_tile)
+        gate = accumulate(gate, x_tile, gates, ROWS, HALF, DEPTH, 1, UPCAST)
+        up = accumulate(up, x_tile, ups, ROWS, HALF, DEPTH, 1, UPCAST)
+    return scaled(gate, square, eps, K, NORM), scaled(up, square, eps, K, NORM)
+
+
 @triton.jit(do_not_specialize=["tokens"])
 def gated_kernel(
     x, x_stride, eps, weight, out, out_stride, tokens, N: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
-    NORM: tl.constexpr, LATE: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
+    NORM: tl.constexpr, LATE: tl.constexpr, BULK: tl.constexpr, PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """silu(gate) · up: of 2 N rows of ``weight`` the first half are gates. Gate and up of one output are neighbours.
 
@@ -243,18 +300,25 @@ def gated_kernel(
     """
     announce(PDL and not LATE)
     HALF: tl.constexpr = COLUMNS // 2
-    neighbours = tl.arange(0, COLUMNS)
-    rows = tl.minimum(tl.program_id(0) * HALF + neighbours // 2, N - 1) + neighbours % 2 * N
+    first = tl.program_id(0) * HALF
     token = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    w, w_last = ahead(weight, rows, K, K, ROWS, COLUMNS, FIRST, LAST, PDL)
+    if not BULK:
+        neighbours = tl.arange(0, COLUMNS)
+        rows = tl.minimum(first + neighbours // 2, N - 1) + neighbours % 2 * N
+        w, w_last = ahead(weight, rows, K, K, ROWS, COLUMNS, FIRST, LAST, PDL)
     await_input(PDL)
     announce(PDL and LATE)
-    sums = multiplied(
-        x, x_stride, tokens, token, eps, weight, rows, w, w_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES, NORM,
-        UPCAST,
-    )  # fmt: skip
-    gate, up = tl.split(tl.reshape(sums, (ROWS, HALF, 2)))
-    columns = tl.program_id(0) * HALF + tl.arange(0, HALF)
+    if BULK:
+        gate, up = gated_in_bulk(
+            x, tl.program_id(1) * ROWS, eps, weight, first, N, K, ROWS, HALF, FIRST, STAGES, NORM, UPCAST
+        )
+    else:
+        sums = multiplied(
+            x, x_stride, tokens, token, eps, weight, rows, w, w_last, K, K, ROWS, COLUMNS, FIRST, LAST, SPLIT, STAGES,
+            NORM, UPCAST,
+        )  # fmt: skip
+        gate, up = tl.split(tl.reshape(sums, (ROWS, HALF, 2)))
+    columns = first + tl.arange(0, HALF)
     mask = (token < tokens)[:, None] & (columns < N)[None, :]
     values = gate * tl.sigmoid(gate) * up
     tl.store(out + token[:, None] * out_stride + columns[None, :], values.to(out.dtype.element_ty), mask=mask)
@@ -286,30 +350,44 @@ def product(
         arrived = torch.zeros(grid[0] * grid[2], dtype=torch.int32, device=out.device) if arrived is None else arrived
     product_kernel[grid](
         *arguments, unused if bias is None else bias, out, out.stride(0), shared, arrived, len(x), outputs, inputs,
-        SHARES=chosen.shares, BIAS=bias is not None, ADD=add, LATE=chosen.late, **options,
+        SHARES=chosen.shares, BIAS=bias is not None, ADD=add, LATE=chosen.late, BULK=chosen.bulk, **options,
     )  # fmt: skip
 
 
 def gated_product(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, *, eps: float | None = None) -> None:
     """Write silu(gate · x) · (up · x) to ``out`` [T, inner]; ``weight`` [2 inner, in] is the gate, then up."""
-    arguments, chosen, options = prepared(x, eps, weight)
+    arguments, chosen, options = prepared(x, eps, weight, pieces=2)
     outputs, inputs = weight.shape
     grid = triton.cdiv(outputs, chosen.columns), triton.cdiv(len(x), options["ROWS"])
     gated_kernel[grid](
-        *arguments, out, out.stride(0), len(x), outputs // 2, inputs, LATE=chosen.late, **options,
+        *arguments, out, out.stride(0), len(x), outputs // 2, inputs, LATE=chosen.late, BULK=chosen.bulk, **options,
     )  # fmt: skip
 
 
-def prepared(x: torch.Tensor, eps: float | None, weight: torch.Tensor) -> tuple[tuple[Any, ...], Tile, dict[str, Any]]:
-    """What a kernel here begins with, the tile it computes, and the launch options that say so."""
+def prepared(
+    x: torch.Tensor, eps: float | None, weight: torch.Tensor, *, pieces: int = 1, bulk: bool = True
+) -> tuple[tuple[Any, ...], Tile, dict[str, Any]]:
+    """What a kernel here begins with, the tile it computes, and the launch options that say so.
+
+    ``pieces``: from how many places the rows of ``weight`` come that a program takes. Without ``bulk``, nothing is
+    copied in bulk, nor is it where it cannot be.
+    """
     chosen = tile_for(weight, len(x))
     assert chosen is not None  # who asks for so many rows asks cuBLAS
+    if chosen.bulk and not (bulk and copies_in_bulk(x.device) and copyable(x) and copyable(weight)):
+        chosen = chosen._replace(bulk=False)
     rows = chosen.rows or rows_of(len(x))
     if eps is not None and chosen.shares > 1:  # a share of a row does not know its scale
         x, eps = rms_norm(x, None, eps), None
     chosen = fitted(chosen, rows, weight.shape[1], x.dtype, shared_memory(x.device))
+    operands: tuple[Any, Any] = x, weight
+    if chosen.bulk:
+        operands = (
+            TensorDescriptor.from_tensor(x, [rows, chosen.first]),
+            TensorDescriptor.from_tensor(weight, [chosen.columns // pieces, chosen.first]),
+        )
     return (
-        (x, x.stride(0), eps or 0.0, weight),
+        (operands[0], x.stride(0), eps or 0.0, operands[1]),
         chosen,
         {
             "ROWS": rows,

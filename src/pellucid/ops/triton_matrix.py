@@ -85,6 +85,10 @@ class TritonVocabulary:
     def scores(self, hidden: torch.Tensor) -> torch.Tensor:
         if part := part_for(self.weight, len(hidden)):
             return scores(hidden, self.weight, part).logits
+        if tile_for(self.weight, len(hidden)):
+            out = torch.empty((len(hidden), len(self.weight)), dtype=torch.float32, device=hidden.device)
+            product(hidden, self.weight, out)
+            return out
         if hidden.is_cuda and hidden.dtype is not torch.float32:
             return torch.mm(hidden, self.weight.T, out_dtype=torch.float32)
         return F.linear(hidden.float(), self.weight.float())

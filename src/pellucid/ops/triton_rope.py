@@ -163,7 +163,7 @@ def rotated_product(
 ) -> torch.Tensor:
     """q [T, H, D] of the few rows ``x``, normed without weights if there is an ``eps``; k and v go to ``slots`` ([T]
     int64) of the two ``pools`` of a layer."""
-    arguments, chosen, options = prepared(x, eps, weight)
+    arguments, chosen, options = prepared(x, eps, weight, bulk=False)
     outputs, inputs = weight.shape
     q = torch.empty((len(x), heads.queries, heads.dim), dtype=x.dtype, device=x.device)
     rotated_product_kernel[triton.cdiv(outputs, chosen.columns), triton.cdiv(len(x), options["ROWS"])](

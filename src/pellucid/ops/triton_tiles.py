@@ -12,7 +12,10 @@ import triton
 from pellucid.triton_memory import first_to_fit
 
 NARROW = 64
-"""The most rows that the narrow kernels take; products with more are left to cuBLAS."""
+"""The most rows that any product has a tile for."""
+
+WIDE = 256
+"""The most rows that some have one for; all else is left to cuBLAS."""
 
 LEAST_COLUMNS = 16
 """Of a program that computes several rows."""
@@ -30,7 +33,8 @@ class Tile(NamedTuple):
     (several rows only). ``shares``: programs that share out the inputs of the same columns, each a multiple of 16 of
     them (several rows, and no norm; ``first`` and ``last`` cut a share). ``late``: the next kernel may start once
     this one has its input, not at once (what turns queries and keys always waits so). ``rows``: of `ROWS` but 1, how
-    many a program computes; 0: as many as hold all.
+    many a program computes; 0: as many as hold all. ``bulk``: steps are copied in bulk (see `in_bulk` of the kernels;
+    several rows, no ``last`` and no ``split``, and ``first`` divides a share).
     """
 
     columns: int
@@ -42,6 +46,7 @@ class Tile(NamedTuple):
     shares: int = 1
     late: bool = False
     rows: int = 0
+    bulk: bool = False
 
 
 TUNED: dict[tuple[int, int, int], Tile | None] = {
@@ -65,25 +70,27 @@ TUNED: dict[tuple[int, int, int], Tile | None] = {
     (1024, 3072, 16): Tile(32, 512, shares=6),
     (1024, 2048, 32): Tile(32, 512, shares=4),
     (1024, 3072, 32): Tile(32, 512, warps=8, shares=6, late=True),
-    (1024, 2048, 64): Tile(32, 128, stages=5, shares=4),
-    (6144, 1024, 64): Tile(64, 128, stages=6, late=True),
+    (1024, 2048, 64): Tile(16, 256, stages=4, bulk=True),
+    (6144, 1024, 64): Tile(64, 256, bulk=True),
     (1024, 3072, 64): Tile(16, 128, stages=6, shares=2),
+    (1024, 2048, WIDE): Tile(32, 128, stages=6, rows=64, bulk=True),
+    (1024, 3072, WIDE): Tile(32, 128, stages=6, rows=64, bulk=True),
     # Llama-8B
     (6144, 4096, 1): Tile(8, 2048),
     (4096, 4096, 1): Tile(16, 2048),
     (28672, 4096, 1): Tile(8, 4096),
     (4096, 14336, 1): Tile(16, 1024),
     (6144, 4096, 16): None,
-    (4096, 4096, 16): Tile(32, 256, stages=6),
-    (28672, 4096, 16): None,
-    (4096, 14336, 16): Tile(32, 256, stages=8),
+    (4096, 4096, 16): Tile(32, 512, shares=2, bulk=True),
+    (28672, 4096, 16): Tile(128, 256, bulk=True),
+    (4096, 14336, 16): Tile(64, 256, stages=4, shares=2, bulk=True),
     (4096, 4096, 32): Tile(64, 128, stages=6, shares=2),
     (4096, 14336, 32): Tile(64, 128, stages=6, shares=2, late=True),
     (4096, 4096, 64): Tile(64, 128, stages=6, shares=2),
     (4096, 14336, 64): Tile(64, 128, stages=6, shares=2),
 }
-"""Tiles by (outputs, inputs, rows of `ROWS`), or None for cuBLAS: what was best in the graph of a whole step on an
-H200, where the rule below was not. On another card they are a start: see `fitted`."""
+"""Tiles by (outputs, inputs, rows of `ROWS` or `WIDE`), or None for cuBLAS: what was best in the graph of a whole step
+on an H200, where the rule below was not. On another card they are a start: see `fitted`."""
 
 
 def rows_of(tokens: int) -> int:
@@ -94,7 +101,7 @@ def rows_of(tokens: int) -> int:
 def tile(outputs: int, inputs: int, tokens: int) -> Tile | None:
     """The tile of a product of ``tokens`` rows with a weight matrix [outputs, inputs]; None if cuBLAS does it."""
     if not 0 < tokens <= NARROW:
-        return None
+        return TUNED.get((outputs, inputs, WIDE)) if 0 < tokens <= WIDE else None
     rows = rows_of(tokens)
     if (outputs, inputs, rows) in TUNED:
         return TUNED[outputs, inputs, rows]
@@ -126,6 +133,8 @@ def shared_bytes(tile: Tile, rows: int, inputs: int, itemsize: int) -> int:
     if rows == 1:
         return 4 * tile.columns
     depth = tile.first + tile.last
+    if tile.bulk:  # what is under way, sums on their way to memory, barriers
+        return tile.stages * (rows + tile.columns) * tile.first * itemsize + 4 * rows * tile.columns + 64
     if depth < inputs // tile.shares:
         numbers = (tile.stages - (rows < 64 or itemsize == 4)) * (rows + tile.columns) * tile.first
     else:
@@ -137,7 +146,7 @@ def shared_bytes(tile: Tile, rows: int, inputs: int, itemsize: int) -> int:
 def _ever_smaller(tile: Tile, inputs: int) -> Iterator[Tile]:
     """Steps instead of all inputs at once, then fewer of them under way, then shorter ones."""
     yield tile
-    if tile.first + tile.last >= inputs // tile.shares:
+    if tile.first + tile.last >= inputs // tile.shares and not tile.bulk:
         tile = tile._replace(first=128, last=0, split=1, warps=4, stages=6)
         yield tile
     while tile.stages > 2:

@@ -17,7 +17,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from pellucid.ops.base import Scores
 from pellucid.ops.triton_matmul import accumulate, nothing
-from pellucid.triton_launch import announce, await_input, chained, copies_in_bulk, processors, upcast
+from pellucid.triton_launch import announce, await_input, chained, copies_in_bulk, copyable, processors, upcast
 from pellucid.triton_memory import first_to_fit, shared_memory
 
 LAST_ID = tl.constexpr(2**31 - 1)
@@ -37,13 +37,18 @@ class Part(NamedTuple):
 
 PARTS = (Part(16, 128, 128, 3, 4, 2), Part(64, 128, 128, 4, 4, 1), Part(128, 128, 64, 4, 8, 1))
 """The first that holds all rows: the best on an H200 of some twenty each. With more rows, multiplication counts, which
-cuBLAS does better."""
+cuBLAS does better; and one row needs no tensor cores, and has its first weights there before it."""
 
 
 def part_for(weight: torch.Tensor, rows: int) -> Part | None:
-    """What a program computes of ``rows`` hidden states; None if they are cuBLAS's."""
+    """What a program computes of ``rows`` hidden states; None if that is for others."""
     part = next((part for part in PARTS if rows <= part.rows), None)
-    if part is None or weight.dtype.itemsize != 2 or weight.stride(0) % 8 or not copies_in_bulk(weight.device):
+    if (
+        part is None
+        or rows == 1
+        or weight.dtype.itemsize != 2
+        or not (copyable(weight) and copies_in_bulk(weight.device))
+    ):
         return None
     limit = shared_memory(weight.device)
     return first_to_fit(_ever_smaller(part), shared_bytes, limit, f"A vocabulary times {rows} rows", "kernels='torch'")
