@@ -101,7 +101,7 @@ def main() -> None:
         taken_by_product(1024, 2048, 8, torch.float32),
         taken_by_product(6144, 1024, 8, torch.bfloat16, gated=True),
         taken_by_product(6144, 1024, 40, torch.bfloat16, gated=True),
-        taken_by_product(1024, 2048, 100, torch.bfloat16),
+        taken_by_product(1024, 2048, 120, torch.bfloat16),
         taken_by_attention(1, 64, 128, torch.float32),
         taken_by_attention(600, 3, 128, torch.bfloat16),
         *[taken_by_attention(rows, 2, 128, torch.bfloat16, rows) for rows in attention.TILES[256]],

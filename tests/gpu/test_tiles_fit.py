@@ -20,7 +20,7 @@ from pellucid.errors import KernelError
 from pellucid.ops import triton_matmul, triton_tiles, triton_vocabulary
 from pellucid.ops.triton_matmul import product
 from pellucid.ops.triton_matrix import TritonLinear, most_counters
-from pellucid.ops.triton_tiles import LEAST_COLUMNS, NARROW, ROWS, TUNED, fitted
+from pellucid.ops.triton_tiles import LEAST_COLUMNS, NARROW, ROWS, TUNED, WIDE, fitted
 from pellucid.ops.triton_vocabulary import PARTS, part_for
 
 KIB = 1024
@@ -36,6 +36,16 @@ def products() -> list[tuple[triton_tiles.Tile, int, int]]:
     shapes = {(outputs, inputs, rows) for outputs in (*SIZES, 49152) for inputs in SIZES for rows in ROWS} | set(TUNED)
     tiles = [(triton_tiles.tile(*shape), shape[2], shape[1]) for shape in sorted(shapes)]
     return [(tile, tile.rows or rows, inputs) for tile, rows, inputs in tiles if tile is not None]
+
+
+def test_more_rows_have_a_tile_only_if_it_is_nearly_full() -> None:
+    shape = next((outputs, inputs) for outputs, inputs, rows in TUNED if rows == WIDE)
+    found = [rows for rows in range(NARROW + 1, WIDE + 100) if triton_tiles.tile(*shape, rows)]
+    assert found == [*range(112, 129), *range(176, 193), *range(240, 257)]
+    assert triton_tiles.tile(1000, 1000, 128) is None
+    assert all(
+        tile is None or (tile.rows == NARROW and tile.shares == 1) for (*_, rows), tile in TUNED.items() if rows == WIDE
+    )
 
 
 def test_counters_are_enough() -> None:

@@ -142,7 +142,7 @@ def test_programs_share_out_the_inputs(
         (Tile(16, 16, bulk=True), 8),
         (Tile(32, 16, shares=3, stages=2, late=True, bulk=True), 40),
         (Tile(32, 32, stages=2, rows=16, bulk=True), 33),
-        (Tile(64, 64, rows=64, bulk=True), 100),
+        (Tile(64, 64, rows=64, bulk=True), 120),
     ],
     ids=str,
 )

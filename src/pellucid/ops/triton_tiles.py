@@ -17,6 +17,9 @@ NARROW = 64
 WIDE = 256
 """The most rows that some have one for; all else is left to cuBLAS."""
 
+MOST_MISSING = 16
+"""Of the rows of the last of several tiles: with fewer rows cuBLAS takes less time, and a program does not."""
+
 LEAST_COLUMNS = 16
 """Of a program that computes several rows."""
 
@@ -101,7 +104,8 @@ def rows_of(tokens: int) -> int:
 def tile(outputs: int, inputs: int, tokens: int) -> Tile | None:
     """The tile of a product of ``tokens`` rows with a weight matrix [outputs, inputs]; None if cuBLAS does it."""
     if not 0 < tokens <= NARROW:
-        return TUNED.get((outputs, inputs, WIDE)) if 0 < tokens <= WIDE else None
+        full = 0 < tokens <= WIDE and -tokens % NARROW <= MOST_MISSING
+        return TUNED.get((outputs, inputs, WIDE)) if full else None
     rows = rows_of(tokens)
     if (outputs, inputs, rows) in TUNED:
         return TUNED[outputs, inputs, rows]

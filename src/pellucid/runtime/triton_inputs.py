@@ -152,6 +152,7 @@ def inputs_kernel(
     Appended blocks are written by whoever reads them, and all of them by the last program, so no program has to wait
     for another: several may write the same number to the same place.
     """
+    announce(PDL)
     await_input(PDL)
     row = tl.program_id(0)
     rows = tl.num_programs(0) - 1

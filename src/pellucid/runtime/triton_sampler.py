@@ -26,13 +26,13 @@ TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
 NEVER = tl.constexpr(-math.inf)
 NONE_BEST = tl.constexpr(-(2**63))
 
-PROGRAMS = 5120
-"""How many programs should search: some forty for each multiprocessor of the largest cards, as each has little to do
-at a time and waits for it."""
+PROGRAMS = 2560
+"""How many programs should search: some twenty for each multiprocessor of the largest cards, as each has little to do
+at a time and waits for it. Many more, and those that find their row `is_settled` take longer to come and go."""
 SMALLEST_PART, LARGEST_PART = 512, 16_384
 """Tokens that one program searches: not so few that there is more to combine than to search."""
-TILE = 256
-"""Tokens that a program of one warp looks at together, if it has many: most tiles turn out to need no logarithms."""
+TILE, TILE_WARPS = 512, 2
+"""Tokens that a program looks at together, if it has many: most tiles turn out to need no logarithms."""
 WARPS = 4
 """A program that has few tokens looks at them all at once, with so many warps."""
 FILTER_TILE, FILTER_WARPS = 4096, 16
@@ -64,7 +64,7 @@ def choose(
         **chain,
     )  # fmt: skip
     part = part_size(rows, vocab_size)
-    tile, warps = (part, WARPS) if part == SMALLEST_PART else (TILE, 1)
+    tile, warps = (part, WARPS) if part == SMALLEST_PART else (TILE, TILE_WARPS)
     notes = (controls.best, controls.searched)
     search[(triton.cdiv(vocab_size, part), rows)](
         *shared, *notes, out, part, BEST=best is not None, FORBIDDEN=width, TILE=tile, num_warps=warps, **chain
