@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from pellucid.errors import RequestError
@@ -13,7 +14,9 @@ from pellucid.runtime.sampler import GREEDY_BELOW, Draw
 
 FIELDS = struct.Struct("=fiffqi")
 """Temperature, top-k, top-p, min-p, mixed seed, the position before which no stop token may come: seven words."""
-WORD = struct.Struct("=i")
+WORDS = struct.Struct("=7i")
+"""The same, as the tensor has them."""
+WORD_BYTES = 4
 LARGEST = 2**31 - 1
 NO_TOKEN = -1
 
@@ -31,7 +34,7 @@ class Controls:
 
     def __init__(self, lines: int, forbidden_width: int, device: torch.device) -> None:
         self.forbidden_width = forbidden_width
-        self.width = FIELDS.size // WORD.size + forbidden_width
+        self.width = FIELDS.size // WORD_BYTES + forbidden_width
         self.words = torch.zeros(lines, self.width, dtype=torch.int32, device=device)
         self.least = torch.zeros(lines, dtype=torch.float32, device=device)
         self.best = torch.full((lines,), -(2**63), dtype=torch.int64, device=device)
@@ -57,12 +60,12 @@ class Controls:
             signed(mix(draw.seed)),
             min(draw.position - draw.output_index + sampling.min_tokens, LARGEST),
         )
-        words = (word for (word,) in WORD.iter_unpack(fields))
-        return *words, *forbidden, *[NO_TOKEN] * (self.forbidden_width - len(forbidden))
+        return *WORDS.unpack(fields), *forbidden, *[NO_TOKEN] * (self.forbidden_width - len(forbidden))
 
     def put(self, lines: Sequence[int], records: Sequence[Sequence[int]]) -> None:
         """Write each record to its line. One copy of pinned words and one scatter, neither of which is waited for."""
-        staged = torch.tensor([(line, *record) for line, record in zip(lines, records, strict=True)], dtype=torch.int32)
+        rows = [(line, *record) for line, record in zip(lines, records, strict=True)]
+        staged = torch.from_numpy(np.array(rows, np.int32))
         if self.words.is_cuda:
             staged = staged.pin_memory().to(self.words.device, non_blocking=True)
         self.words[staged[:, 0].long()] = staged[:, 1:]

@@ -42,6 +42,7 @@ class DeviceTables:
         """Blocks in each line."""
         self.tokens = torch.zeros(lines, self.width * block_size + 1, dtype=torch.int32, device=device)
         self.blocks = torch.zeros(lines, self.width, dtype=torch.int32, device=device)
+        self._lines = self.tokens.unbind()
         self._num_blocks = num_blocks
 
     @staticmethod
@@ -62,8 +63,8 @@ class DeviceTables:
         self.lengths[lines] = 0
         tokens = chain.from_iterable(admission.tokens for admission in admitted)
         sent = self._sent(np.fromiter(tokens, np.int32, sum(counts)))
-        for line, mine in zip(lines, sent.split(counts), strict=True):
-            self.tokens[line, : len(mine)].copy_(mine)
+        there = [self._lines[line].narrow(0, 0, count) for line, count in zip(lines, counts, strict=True)]
+        torch._foreach_copy_(there, list(sent.split(counts)))
 
     def move(self, moves: tuple[tuple[int, int], ...]) -> None:
         """Replace blocks in every line that holds them, one (block, block in its place) after the other."""
