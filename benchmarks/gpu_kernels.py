@@ -13,9 +13,12 @@ from bandwidth import wait_for
 GROUPS = (
     ("attention", r"attend|attention|attn|flash|plan_kernel|decode_kernel|prefill_kernel|write_kernel"),
     ("sampling", r"sampl|choose|search|keep_likely|noise|argmax|topk|sort|scan|softmax"),
-    ("products", r"product|gated_kernel|gemm|gemv|matmul|cutlass|cublas|nvjet|splitk|addmm|::mm|::linear"),
+    (
+        "products",
+        r"product|gated_kernel|scores_kernel|gemm|gemv|matmul|cutlass|cublas|nvjet|splitk|addmm|::mm|::linear",
+    ),
     ("norms, rope and gates", r"norm|rope|rotat|angles_kernel|silu|gate_kernel|residual"),
-    ("inputs", r"input|rows_kernel|keep_kernel|embed|slot|table|position|arange|index|gather"),
+    ("inputs", r"input|receive_kernel|rows_kernel|keep_kernel|embed|slot|table|position|arange|index|gather"),
     ("copies", r"memcpy|memset|copy|fill"),
 )
 """The first group whose pattern is found in a kernel's name has it."""

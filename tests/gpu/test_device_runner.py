@@ -9,13 +9,24 @@ import pytest
 import torch
 from twin_runners import ROUNDING, TwinRunners, Twins, tiny_twins
 
+from pellucid.attention import KVStorage
+from pellucid.attention.triton import TritonAttention
 from pellucid.engine.config import SchedulerConfig
 from pellucid.engine.core import EngineCore
 from pellucid.engine.scheduler import Scheduler
 from pellucid.errors import InvariantViolation, MoveRefused
 from pellucid.kv.manager import KVManager
+from pellucid.lab.model_bed import NudgedModel
+from pellucid.model import load
+from pellucid.model.config import ModelConfig
+from pellucid.model.llama import Model, tensor_shapes
+from pellucid.model.weights import RandomWeights
+from pellucid.ops import Scores
+from pellucid.ops.triton import TritonOps
 from pellucid.plan import Admission, Request, SamplingParams, StepPlan, StepResult
-from pellucid.runtime.device_runner import FORBIDDEN_WIDTH
+from pellucid.runtime.device_runner import FORBIDDEN_WIDTH, DeviceRunner
+from pellucid.runtime.dictated import DictatedModel
+from pellucid.runtime.runner import Runner
 
 BLOCK, NUM_BLOCKS = 4, 26
 LIMITS = {"max_num_seqs": 4, "max_num_batched_tokens": 24, "max_model_len": 90}
@@ -217,7 +228,72 @@ def test_two_plans_may_be_in_flight(tiny: Twins) -> None:
         runner.collect()
 
 
+def test_a_plan_without_rows_has_its_turn(tiny: Twins) -> None:
+    """So nobody waits for a later step who waits for it."""
+    runner = twins(tiny).device
+    runner.launch(plan(1, (1, 0, 2, True), admitted=(admit(1, 2),), new_blocks=((1, (4, 5)),)))
+    turns = [runner._buffer.turn]
+    runner.launch(StepPlan(2, (), (), (), (), (), (), (), ()))
+    turns.append(runner._buffer.turn)
+    first = runner.collect()
+    assert runner.collect() == StepResult(2, ())
+    runner.launch(plan(3, (1, 2, 1, True)))
+    turns.append(runner._buffer.turn)
+    assert turns == [1, 0, 1]
+    assert [len(first.tokens), len(runner.collect().tokens)] == [1, 1]
+
+
+def test_rows_that_take_the_best_need_no_scores(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model in bfloat16, whose vocabulary's scores are not there but where they are wanted: the plain runner, which
+    looks at all of them, chooses the same."""
+    config = ModelConfig(
+        architecture="LlamaForCausalLM", vocab_size=260, hidden_size=64, intermediate_size=128, num_layers=1,
+        num_heads=4, num_kv_heads=2, head_dim=16, max_position=96,
+    )  # fmt: skip
+    model = Model(config, RandomWeights(tensor_shapes(config), 0), TritonOps(torch.bfloat16), device)
+    taken: list[torch.Tensor] = []
+
+    def noted(hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
+        logits, best = Model.wanted_scores(model, hidden, wanted)
+        assert best is not None
+        taken.append(wanted[:3].clone())
+        return Scores(torch.where(wanted[:, None] != 0, logits, torch.nan), best)
+
+    monkeypatch.setattr(model, "wanted_scores", noted)
+    kinds = (GREEDY, KINDS[1], SamplingParams(temperature=0, min_tokens=2, stop_token_ids=tuple(range(31))))
+    assert len(kinds[2].stop_token_ids) < FORBIDDEN_WIDTH  # with the end token: else it is sampled plainly
+    tokens = []
+    for runs in (DeviceRunner, Runner):
+        limits = LIMITS if runs is DeviceRunner else {}
+        storage = KVStorage(1, NUM_BLOCKS, 16, 2, 16, torch.bfloat16, device)
+        runner = runs(model, storage, TritonAttention(), eos_token_ids=(3,), **limits)
+        admitted = tuple(Admission(n, f"R{n}", tuple(range(n, 7 + n)), 7, kind) for n, kind in enumerate(kinds))
+        blocks = tuple((n, (n + 1,)) for n in range(3))
+        rows = (0, 1, 2)
+        runner.launch(StepPlan(1, (), admitted, blocks, (), rows, (0, 0, 0), (7, 7, 7), (True, True, True)))
+        tokens.append([runner.collect().tokens])
+        for step in range(2, 5):
+            starts = (step + 5,) * 3
+            runner.launch(StepPlan(step, (), (), (), (), rows, starts, (1, 1, 1), (True, True, True)))
+            tokens[-1].append(runner.collect().tokens)
+    assert tokens[0] == tokens[1]
+    assert [wanted.tolist() for wanted in taken[-4:]] == [[0, 1, 1], [0, 1, 1], [0, 1, 0], [0, 1, 0]]
+
+
 def test_pool_is_where_the_tensor_is(tiny: Twins) -> None:
     executor = twins(tiny)
     tensor = executor.storages[1].tensor
     assert (executor.device.pool_address, executor.device.pool_bytes) == (tensor.data_ptr(), tensor.nbytes)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kind", ["nudged", "dictated"])
+def test_models_that_change_their_logits_have_them_all(kind: str, device: torch.device) -> None:
+    """So that no best that was found before the change is taken."""
+    loaded = load("tiny", dtype="bfloat16" if device.type == "cuda" else "float32", device=str(device))
+    model = NudgedModel(loaded.model, 5) if kind == "nudged" else DictatedModel(loaded.model, 3)
+    hidden = torch.randn(3, loaded.config.hidden_size, device=device, dtype=loaded.model.dtype)
+    logits, best = model.wanted_scores(hidden, torch.zeros(3, dtype=torch.int32, device=device))
+    assert best is None
+    assert torch.equal(logits, model.logits(hidden))
+    assert not torch.equal(logits, loaded.model.logits(hidden))

@@ -22,6 +22,7 @@ from pellucid.ops.triton_matmul import product
 from pellucid.ops.triton_matrix import TritonLinear, most_counters
 from pellucid.ops.triton_tiles import LEAST_COLUMNS, NARROW, ROWS, TUNED, WIDE, fitted
 from pellucid.ops.triton_vocabulary import PARTS, part_for
+from pellucid.triton_launch import copyable
 
 KIB = 1024
 ADA, AMPERE, HOPPER = 99 * KIB, 163 * KIB, 227 * KIB
@@ -46,6 +47,29 @@ def test_more_rows_have_a_tile_only_if_it_is_nearly_full() -> None:
     assert all(
         tile is None or (tile.rows == NARROW and tile.shares == 1) for (*_, rows), tile in TUNED.items() if rows == WIDE
     )
+
+
+def test_a_tile_in_bulk_is_for_what_can_be_copied_so(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs, inputs = next((outputs, inputs) for outputs, inputs, rows in TUNED if rows == WIDE)
+    weight = torch.empty((outputs, inputs), dtype=torch.bfloat16, device=device)
+    best = triton_tiles.tile_for(weight, 128)
+    assert best is not None
+    assert best.bulk
+    assert triton_tiles.tile_for(torch.empty((outputs, inputs), device=device), 128) is None  # float32
+    odd = torch.empty(outputs * inputs + 1, dtype=torch.bfloat16, device=device)[1:].view(outputs, inputs)
+    assert triton_tiles.tile_for(odd, 128) is None
+    monkeypatch.setattr(triton_tiles, "copies_in_bulk", lambda device: False)
+    assert triton_tiles.tile_for(weight, 128) is None
+
+
+def test_what_can_be_copied_begins_its_rows_at_multiples_of_16_bytes() -> None:
+    for dtype, step in ((torch.bfloat16, 8), (torch.float32, 4)):
+        numbers = torch.empty(1000, dtype=dtype)
+        assert copyable(numbers[: 10 * step].view(5, 2 * step))
+        assert copyable(numbers[: 40 * step].view(5, 8 * step)[:, step : 3 * step])
+        assert not copyable(numbers[1 : 10 * step + 1].view(5, 2 * step))
+        assert not copyable(numbers[: 5 * (step + 1)].view(5, step + 1)[:, :step])
+        assert not copyable(numbers[: 4 * step * step].view(4 * step, step).T)
 
 
 def test_counters_are_enough() -> None:
@@ -167,7 +191,7 @@ def test_a_vocabulary_in_smaller_parts(
         assert triton_vocabulary.shared_bytes(part) <= limit
         assert (part == best) == (triton_vocabulary.shared_bytes(best) <= limit)
         exact = hidden.double() @ weight.double().T
-        assert_near(triton_vocabulary.scores(hidden, weight, part).logits, exact, torch.bfloat16)
+        assert_near(triton_vocabulary.vocabulary_scores(hidden, weight, part).logits, exact, torch.bfloat16)
 
 
 def test_a_vocabulary_that_does_not_fit_is_refused(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +219,7 @@ def test_what_is_compiled_takes_no_more_than_foretold(capability: int, limit: in
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True)
     assert not done.returncode, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
-    assert len(said["kernels"]) == 7 + len(TILES[256]) + len(PARTS) * (capability >= 90)
+    assert len(said["kernels"]) == 5 + len(TILES[256]) + (2 + len(PARTS)) * (capability >= 90)
     for name, takes, foretold in said["kernels"]:
         assert 0 < takes <= foretold <= limit, name
     assert ("out of resource: shared memory" in said["as on an H200"]) == (limit == ADA)

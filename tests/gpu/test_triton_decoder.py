@@ -185,7 +185,8 @@ def test_last_layer_for_some_tokens(
 
 
 def share_out(kind: Kind, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have our kernels make those products of 17 to 64 rows that they make in ``way``, and cuBLAS the others."""
+    """Have our kernels make those products of 17 to 64 rows that they make in ``way``, those of more than 32 in bulk
+    where they can, and cuBLAS the others."""
     queries, keys, dim = kind.heads
     shapes = {
         "qkv": ((queries + 2 * keys) * dim, HIDDEN),
@@ -195,7 +196,9 @@ def share_out(kind: Kind, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for name, shape in shapes.items():
         for rows in (32, 64):
-            monkeypatch.setitem(TUNED, (*shape, rows), Tile(64, 32, rows=rows // 2) if name in WAYS[way] else None)
+            monkeypatch.setitem(
+                TUNED, (*shape, rows), Tile(64, 32, rows=rows // 2, bulk=rows == 64) if name in WAYS[way] else None
+            )
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -157,7 +157,7 @@ def test_tiles_copied_in_bulk(
     device: torch.device,
 ) -> None:
     """And the same tiles without, where rows begin anywhere: of inputs that fill the last step, or do not, of several
-    row tiles, with what lies outside NaN."""
+    row tiles, with what lies outside NaN. Products of float32 are left to cuBLAS."""
     inputs = 96
     least = rows_of(rows) if rows <= NARROW else WIDE
     for count in (outputs, 2 * outputs):
@@ -171,7 +171,7 @@ def test_tiles_copied_in_bulk(
     linear, exact = ops.linear([weight[:outputs]], bias), plain.linear([weight[:outputs]], bias.double())
     assert isinstance(linear, TritonLinear)
     normed = plain.rms_norm(x.double(), torch.ones_like(x[0]).double(), EPS)
-    for far, copies in ((strided, 0), (apart, 2)):
+    for far, copies in ((strided, 0), (apart, 0 if dtype is torch.float32 else 2)):
         described.clear()
         added = far(residual)
         linear.add_to(added, far(x))

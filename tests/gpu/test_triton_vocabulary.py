@@ -9,7 +9,7 @@ from near import assert_near, random
 from pellucid.ops import triton_vocabulary
 from pellucid.ops.triton import TritonOps
 from pellucid.ops.triton_matrix import TritonVocabulary
-from pellucid.ops.triton_vocabulary import PARTS, part_for, scores
+from pellucid.ops.triton_vocabulary import PARTS, part_for, vocabulary_scores
 
 LAST_ID = 2**31 - 1
 ROWS = [2, 16, 17, 64, 65, 128]
@@ -36,11 +36,11 @@ def test_scores_and_the_best_of_every_part(
     part = part_for(weight, rows)
     assert part is not None
     exact = hidden.double() @ weight.double().T
-    everything = scores(hidden, weight, part)
+    everything = vocabulary_scores(hidden, weight, part)
     assert everything.best is None
     assert_near(everything.logits, exact, dtype)
     wanted = (torch.arange(rows) % 3 == 1).int().to(device)
-    logits, best = scores(hidden, weight, part, wanted)
+    logits, best = vocabulary_scores(hidden, weight, part, wanted)
     assert torch.equal(logits[wanted.bool()], everything.logits[wanted.bool()])
     assert best is not None
     assert best.shape == (rows, -(-tokens // part.columns))
@@ -55,7 +55,7 @@ def test_rows_that_nobody_wants_are_not_written(
     hidden, weight = made(draw, 20, 300, 32, torch.bfloat16, device)
     monkeypatch.setattr(triton_vocabulary.torch, "empty", lambda size, **kind: torch.full(size, -7, **kind))
     wanted = (torch.arange(20) % 2).int().to(device)
-    logits, best = scores(hidden, weight, PARTS[1], wanted)
+    logits, best = vocabulary_scores(hidden, weight, PARTS[1], wanted)
     assert (logits[::2] == -7).all()
     assert (logits[1::2] != -7).all()
     assert best is not None
@@ -72,38 +72,42 @@ def test_of_equals_the_lowest_id_is_best(rows: int, draw: torch.Generator, devic
     weight[[40, 41, 300, 599]] = 50 * hidden[0]
     hidden[1] = 0
     weight[7] *= -0.0
-    _, best = scores(hidden, weight, part, wanted)
+    _, best = vocabulary_scores(hidden, weight, part, wanted)
     assert best is not None
     assert tokens_of(best)[:2].tolist() == [40, 0]
-    _, best = scores(-weight[40].expand(rows, -1).contiguous(), weight[40].expand(600, -1).contiguous(), part, wanted)
+    _, best = vocabulary_scores(
+        -weight[40].expand(rows, -1).contiguous(), weight[40].expand(600, -1).contiguous(), part, wanted
+    )
     assert best is not None
     assert (tokens_of(best) == 0).all()
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), float("-inf")])
-def test_the_best_of_what_are_no_numbers_is_a_token(poison: float, draw: torch.Generator, device: torch.device) -> None:
+def test_what_is_no_number_is_never_the_best(poison: float, draw: torch.Generator, device: torch.device) -> None:
     hidden, weight = made(draw, 4, 300, 32, torch.bfloat16, device)
     part = part_for(weight, 4)
     assert part is not None
     hidden[2] = poison
     wanted = torch.zeros(4, dtype=torch.int32, device=device)
-    best = scores(hidden, weight, part, wanted).best
+    best = vocabulary_scores(hidden, weight, part, wanted).best
     assert best is not None
     keys = (best & LAST_ID) ^ LAST_ID
-    assert ((keys >= 0) & (keys < 300)).all()
+    assert (keys // part.columns == torch.arange(best.shape[1], device=device)).all()
     exact = hidden.double() @ weight.double().T
     assert torch.equal(tokens_of(best)[[0, 1, 3]], exact[[0, 1, 3]].argmax(1))
+    if poison != poison:
+        assert tokens_of(best)[2] == 0
 
 
 def test_what_is_left_to_torch(draw: torch.Generator, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One row and many, wide numbers, rows that do not begin where copies may, and devices without such copies."""
+    """No row, one and many, wide numbers, rows that begin where no copy may, and devices without such copies."""
 
     def part(rows: int, inputs: int, dtype: torch.dtype) -> object:
         return part_for(torch.empty((300, inputs), dtype=dtype, device=device), rows)
 
     assert part(128, 64, torch.bfloat16) == PARTS[-1]
     assert part(2, 64, torch.float16) == PARTS[0]
-    assert part(1, 64, torch.bfloat16) is None
+    assert part(0, 64, torch.bfloat16) is part(1, 64, torch.bfloat16) is None
     assert part(129, 64, torch.bfloat16) is None
     assert part(2, 64, torch.float32) is None
     assert part(2, 60, torch.bfloat16) is None

@@ -36,7 +36,7 @@ def rehearse(model: Model, attention: AttentionBackend, block_size: int, tokens:
         max_query=max(lengths),
     )
     hidden = model.forward(torch.zeros_like(positions), positions, storage, layout, attention)
-    model.scores(hidden[:samples], torch.zeros(samples, dtype=torch.int32, device=device))
+    model.wanted_scores(hidden[:samples], torch.zeros(samples, dtype=torch.int32, device=device))
 
 
 def _tables(firsts: list[int], blocks: list[int]) -> torch.Tensor:

@@ -81,7 +81,7 @@ class NudgedModel(Model):
         logits[:, self._token] += NUDGES[self.dtype]
         return logits
 
-    def scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
+    def wanted_scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
         return Scores(self.logits(hidden), None)
 
 

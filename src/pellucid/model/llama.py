@@ -139,8 +139,8 @@ class Model:
         return self.ops.scores(self._head, hidden, self._norm, self.config.rms_eps)
 
     @torch.inference_mode()
-    def scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
-        """The same of the rows where ``wanted`` [R] int32 is not 0, and maybe the best of all rows."""
+    def wanted_scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
+        """`logits` of the rows where ``wanted`` [R] int32 is not 0 and the best of all rows; or all logits."""
         return self.ops.wanted_scores(self._head, hidden, self._norm, self.config.rms_eps, wanted)
 
     def _qkv(

@@ -31,10 +31,11 @@ class Scores(NamedTuple):
     """What a model says of R next tokens, where it may know which of its scores are wanted."""
 
     logits: torch.Tensor
-    """float32 [R, tokens]; rows that are not wanted may hold anything."""
+    """float32 [R, tokens]; if ``best`` is there, rows that are not wanted may hold anything."""
     best: torch.Tensor | None
     """int64 [R, parts]: of each part of the vocabulary the best score and its token, larger numbers for better ones
-    (see `pellucid.ops.triton_vocabulary.sort_key`); of every row. None if they were not looked for."""
+    (see `pellucid.ops.triton_vocabulary.sort_key`); of every row. None if they were not looked for: then all logits
+    are there."""
 
 
 class Vocabulary(Protocol):
@@ -155,7 +156,7 @@ class Ops(ABC):
     def wanted_scores(
         self, head: Vocabulary, x: torch.Tensor, norm: torch.Tensor, eps: float, wanted: torch.Tensor
     ) -> Scores:
-        """The same of the rows where ``wanted`` [T] int32 is not 0, and maybe the best of all."""
+        """The same of the rows where ``wanted`` [T] int32 is not 0 and the best of all rows; or of all rows."""
         return Scores(self.scores(head, x, norm, eps), None)
 
     def decoder(self, layers: Sequence[Layer], heads: Heads, eps: float) -> Decoder | None:

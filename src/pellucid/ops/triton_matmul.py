@@ -21,7 +21,6 @@ from pellucid.triton_launch import (
     announce,
     await_input,
     chained,
-    copies_in_bulk,
     copyable,
     fetch,
     upcast,
@@ -369,12 +368,12 @@ def prepared(
 ) -> tuple[tuple[Any, ...], Tile, dict[str, Any]]:
     """What a kernel here begins with, the tile it computes, and the launch options that say so.
 
-    ``pieces``: from how many places the rows of ``weight`` come that a program takes. Without ``bulk``, nothing is
-    copied in bulk, nor is it where it cannot be.
+    ``pieces``: from how many places the rows of ``weight`` come that a program takes. Without ``bulk``, or if ``x``
+    cannot be, nothing is copied in bulk.
     """
     chosen = tile_for(weight, len(x))
     assert chosen is not None  # who asks for so many rows asks cuBLAS
-    if chosen.bulk and not (bulk and copies_in_bulk(x.device) and copyable(x) and copyable(weight)):
+    if not (bulk and copyable(x)):
         chosen = chosen._replace(bulk=False)
     rows = chosen.rows or rows_of(len(x))
     if eps is not None and chosen.shares > 1:  # a share of a row does not know its scale

@@ -11,7 +11,7 @@ from pellucid.ops.triton_gate import gated
 from pellucid.ops.triton_matmul import gated_product, product
 from pellucid.ops.triton_norm import Unscaled, rms_norm
 from pellucid.ops.triton_tiles import LEAST_COLUMNS, NARROW, ROWS, tile_for
-from pellucid.ops.triton_vocabulary import part_for, scores
+from pellucid.ops.triton_vocabulary import part_for, vocabulary_scores
 
 MOST_UNSCALED = 256
 """Rows: with more, to look at each of them again for its factor costs more than a kernel that norms them."""
@@ -84,7 +84,7 @@ class TritonVocabulary:
 
     def scores(self, hidden: torch.Tensor) -> torch.Tensor:
         if part := part_for(self.weight, len(hidden)):
-            return scores(hidden, self.weight, part).logits
+            return vocabulary_scores(hidden, self.weight, part).logits
         if tile_for(self.weight, len(hidden)):
             out = torch.empty((len(hidden), len(self.weight)), dtype=torch.float32, device=hidden.device)
             product(hidden, self.weight, out)
@@ -96,5 +96,5 @@ class TritonVocabulary:
     def wanted_scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
         """As `Ops.wanted_scores` says, of normed rows."""
         if part := part_for(self.weight, len(hidden)):
-            return scores(hidden, self.weight, part, wanted)
+            return vocabulary_scores(hidden, self.weight, part, wanted)
         return Scores(self.scores(hidden), None)

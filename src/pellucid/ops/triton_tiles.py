@@ -9,13 +9,14 @@ from typing import NamedTuple
 import torch
 import triton
 
+from pellucid.triton_launch import copies_in_bulk, copyable
 from pellucid.triton_memory import first_to_fit
 
 NARROW = 64
-"""The most rows that any product has a tile for."""
+"""Rows: up to so many, a product of any matrix may have a tile, and no program computes more."""
 
 WIDE = 256
-"""The most rows that some have one for; all else is left to cuBLAS."""
+"""Rows: up to so many, products of a few matrices have one. All else is left to cuBLAS."""
 
 MOST_MISSING = 16
 """Of the rows of the last of several tiles: with fewer rows cuBLAS takes less time, and a program does not."""
@@ -36,8 +37,9 @@ class Tile(NamedTuple):
     (several rows only). ``shares``: programs that share out the inputs of the same columns, each a multiple of 16 of
     them (several rows, and no norm; ``first`` and ``last`` cut a share). ``late``: the next kernel may start once
     this one has its input, not at once (what turns queries and keys always waits so). ``rows``: of `ROWS` but 1, how
-    many a program computes; 0: as many as hold all. ``bulk``: steps are copied in bulk (see `in_bulk` of the kernels;
-    several rows, no ``last`` and no ``split``, and ``first`` divides a share).
+    many a program computes; 0: as many as hold all, which none does if there are more than `NARROW`. ``bulk``: steps
+    are copied in bulk (see `in_bulk` of the kernels; several rows, no ``last`` and no ``split``, and ``first`` divides
+    a share): of two-byte numbers, where the device can.
     """
 
     columns: int
@@ -113,9 +115,12 @@ def tile(outputs: int, inputs: int, tokens: int) -> Tile | None:
 
 
 def tile_for(weight: torch.Tensor, tokens: int) -> Tile | None:
-    """The same, with ``weight``."""
+    """The same, with ``weight``: cuBLAS also if its best tile is one in bulk, and it cannot be copied so."""
     outputs, inputs = weight.shape
-    return tile(outputs, inputs, tokens)
+    best = tile(outputs, inputs, tokens)
+    if best is not None and best.bulk:
+        return best if weight.itemsize == 2 and copies_in_bulk(weight.device) and copyable(weight) else None
+    return best
 
 
 def fitted(chosen: Tile, rows: int, inputs: int, dtype: torch.dtype, limit: float) -> Tile:

@@ -45,7 +45,7 @@ def part_for(weight: torch.Tensor, rows: int) -> Part | None:
     part = next((part for part in PARTS if rows <= part.rows), None)
     if (
         part is None
-        or rows == 1
+        or rows < 2
         or weight.dtype.itemsize != 2
         or not (copyable(weight) and copies_in_bulk(weight.device))
     ):
@@ -107,14 +107,16 @@ def scores_kernel(
             sums = accumulate(sums, tile, weight.load([part * COLUMNS, start]), ROWS, COLUMNS, DEPTH, 1, UPCAST)
         ids = part * COLUMNS + tl.arange(0, COLUMNS)
         if BEST:
-            scores = tl.where((ids < N)[None, :], sums, float("-inf"))
+            scores = tl.where((ids < N)[None, :] & (sums == sums), sums, float("-inf"))  # what is no number never wins
             highest = tl.max(scores, 1)
-            winner = tl.min(tl.where(scores == highest[:, None], ids[None, :], N - 1), 1)  # a token, even of no numbers
+            winner = tl.min(tl.where(scores == highest[:, None], ids[None, :], LAST_ID), 1)
             tl.store(best + token * best_stride + part, sort_key(highest, winner), mask=there)
         tl.store(out + token[:, None].to(tl.int64) * out_stride + ids[None, :], sums, mask=stored[:, None] & (ids < N))
 
 
-def scores(hidden: torch.Tensor, weight: torch.Tensor, part: Part, wanted: torch.Tensor | None = None) -> Scores:
+def vocabulary_scores(
+    hidden: torch.Tensor, weight: torch.Tensor, part: Part, wanted: torch.Tensor | None = None
+) -> Scores:
     """``hidden`` [R, in] times ``weight`` [tokens, in], by programs that compute ``part``: all scores; or, if it is
     known which are ``wanted`` [R] int32, those of the rows where that is not 0, and the best of every part."""
     (rows, inputs), tokens = hidden.shape, len(weight)

@@ -158,7 +158,7 @@ class DeviceRunner:
             bucket = self._buckets.holding(int(ranges.counts.sum()), rows)
             self._buffer.describe(ranges, bucket, appended)
             self._compute(plan, ranges, bucket)
-            self._buffer.launched()
+        self._buffer.launched()
         return self._results.of(turn, ranges.samples)
 
     def _compute(self, plan: StepPlan, ranges: Ranges, bucket: Bucket) -> None:
@@ -173,7 +173,7 @@ class DeviceRunner:
     def _step(self, bucket: Bucket) -> None:
         """All that the device does in a step: nothing here depends on anything but the sizes of ``bucket``."""
         hidden = self._hidden(bucket)
-        self._choose(*self._model.scores(hidden, self._inputs.wanted(bucket.rows)))
+        self._choose(*self._model.wanted_scores(hidden, self._inputs.wanted(bucket.rows)))
         self._inputs.keep(self._tokens[: bucket.rows])
 
     def _step_in_sight(self, plan: StepPlan, ranges: Ranges, bucket: Bucket, plainly: bool) -> None:

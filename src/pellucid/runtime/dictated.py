@@ -58,7 +58,7 @@ class DictatedModel:
         self.heard[:rows] = logits
         return logits.scatter_(1, self.tokens[:rows, None], LOUD)
 
-    def scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
+    def wanted_scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
         """`logits`, of all rows."""
         return Scores(self.logits(hidden), None)
 

@@ -37,8 +37,8 @@ class CausalModel(Protocol):
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Hidden states [S, hidden_size] to float32 logits [S, vocab_size]."""
 
-    def scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
-        """The logits of those rows at least where ``wanted`` [S] int32 is not 0; and the best, if that is less work."""
+    def wanted_scores(self, hidden: torch.Tensor, wanted: torch.Tensor) -> Scores:
+        """The logits of the rows where ``wanted`` [S] int32 is not 0 and the best of all rows; or all `logits`."""
 
 
 class Runner:

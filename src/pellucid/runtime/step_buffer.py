@@ -23,17 +23,17 @@ class Columns(NamedTuple, Generic[T]):
     """The buffer in its parts, all int32: views of numpy's on the host and of torch's on the device."""
 
     serial: T
-    """[1]: which step this is, one more than the step before, modulo `SERIALS`."""
+    """[1]: which step this is: more than the steps before, modulo `SERIALS`."""
     turn: T
     """[1]: which of the host's buffers this is, and where the step's tokens go in `Results`."""
     sampling: T
-    """[R]: of each row in the tables where it samples, `PADDING` where it does not."""
+    """[R]: the line of each row in the tables where it samples, `PADDING` where it does not."""
     query_start: T
     """[R + 1]: where each row's tokens begin among the step's."""
     ends: T
     """[R]: tokens of each row that have KV after the step, the position of the token it may sample; 0: padding."""
     lines: T
-    """[R]: of each row in the tables."""
+    """[R]: the line of each row, in any case."""
     appended: T
     """[1]: how many blocks are appended to tables."""
     places: T
@@ -48,7 +48,7 @@ class StepBuffer:
     The host describes a step in one of its own, and the first kernel of the step takes it from there: of those whose
     serial is above that of the last step done, ``done`` [1] int32 on the device, the lowest. If none is, as while steps
     are captured, the step is nothing but padding. The last kernel of a step writes its serial to ``done``. So what was
-    described and never ran is forgotten once the next step is described, in its place.
+    described and not `launched` is forgotten once the next step is described, in its place.
 
     A buffer of the host is written to again two steps later. The step that it served last is collected by then.
     """
@@ -96,7 +96,7 @@ class StepBuffer:
         parts.serial[0] = signed(self._launched + 1)
 
     def launched(self) -> None:
-        """The step described last runs, or will."""
+        """The step described last runs, or will; a step that needed no description has its turn as well."""
         self._launched += 1
 
 

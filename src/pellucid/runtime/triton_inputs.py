@@ -103,9 +103,11 @@ def receive_kernel(
 ):
     """The lowest serial above the last one done, and all that comes with it; padding if there is none.
 
-    The host's memory is read past the caches (``.cv``), and all of it at once, as each answer takes a microsecond.
+    The host's memory is read past the caches (``.cv``), and all of it at once, as each answer takes a microsecond. In a
+    graph nothing comes before; where there are none, the step before does, and wrote ``done``.
     """
     announce(PDL)
+    await_input(PDL)
     at = tl.program_id(0) * TILE + tl.arange(0, TILE)
     last = tl.load(done)
     nearest = tl.zeros([], tl.int32)
