@@ -78,7 +78,7 @@ def taken_by_vocabulary(rows: int) -> list[object]:
     part = triton_vocabulary.part_for(weight, rows)
     assert part is not None
     triton_vocabulary.vocabulary_scores(hidden, weight, part, torch.zeros(rows, dtype=torch.int32))
-    return [*loaded[-1], triton_vocabulary.shared_bytes(part)]
+    return [*loaded[-1], triton_tiles.shared_bytes(part.tile, part.tile.rows, 576, 2)]
 
 
 def in_bulk() -> list[list[object]]:
@@ -86,7 +86,7 @@ def in_bulk() -> list[list[object]]:
     return [
         taken_by_product(6144, 1024, 40, torch.bfloat16, gated=True),
         taken_by_product(1024, 2048, 120, torch.bfloat16),
-        *[taken_by_vocabulary(part.rows) for part in triton_vocabulary.PARTS],
+        *[taken_by_vocabulary(part.tile.rows) for part in triton_vocabulary.PARTS],
     ]
 
 

@@ -186,10 +186,10 @@ def test_a_vocabulary_in_smaller_parts(
     monkeypatch.setattr(triton_vocabulary, "shared_memory", lambda _: limit)
     hidden, weight = (random((rows, 160), draw, torch.bfloat16, device) for rows in (9, 300))
     for best in PARTS:
-        part = part_for(weight, best.rows)
+        takes, part = triton_tiles.shared_bytes(best.tile, best.tile.rows, 160, 2), part_for(weight, best.tile.rows)
         assert part is not None
-        assert triton_vocabulary.shared_bytes(part) <= limit
-        assert (part == best) == (triton_vocabulary.shared_bytes(best) <= limit)
+        assert triton_tiles.shared_bytes(part.tile, part.tile.rows, 160, 2) <= limit
+        assert (part == best) == (takes <= limit)
         exact = hidden.double() @ weight.double().T
         assert_near(triton_vocabulary.vocabulary_scores(hidden, weight, part).logits, exact, torch.bfloat16)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from near import assert_near, random
 
-from pellucid.ops import triton_vocabulary
+from pellucid.ops import triton_tiles, triton_vocabulary
 from pellucid.ops.triton import TritonOps
 from pellucid.ops.triton_matrix import TritonVocabulary
 from pellucid.ops.triton_vocabulary import PARTS, part_for, vocabulary_scores
@@ -31,7 +31,7 @@ def tokens_of(best: torch.Tensor) -> torch.Tensor:
 def test_scores_and_the_best_of_every_part(
     rows: int, tokens: int, inputs: int, dtype: torch.dtype, draw: torch.Generator, device: torch.device
 ) -> None:
-    """Parts and steps that are not full; rows that nobody wants are left as they were."""
+    """Parts and steps that are not full; what is wanted is what there is if all is."""
     hidden, weight = made(draw, rows, tokens, inputs, dtype, device)
     part = part_for(weight, rows)
     assert part is not None
@@ -43,9 +43,9 @@ def test_scores_and_the_best_of_every_part(
     logits, best = vocabulary_scores(hidden, weight, part, wanted)
     assert torch.equal(logits[wanted.bool()], everything.logits[wanted.bool()])
     assert best is not None
-    assert best.shape == (rows, -(-tokens // part.columns))
-    for number, columns in enumerate(everything.logits.split(part.columns, 1)):
-        assert torch.equal(tokens_of(best[:, number : number + 1]), columns.argmax(1) + number * part.columns)
+    assert best.shape == (rows, -(-tokens // part.tile.columns))
+    for number, columns in enumerate(everything.logits.split(part.tile.columns, 1)):
+        assert torch.equal(tokens_of(best[:, number : number + 1]), columns.argmax(1) + number * part.tile.columns)
     assert torch.equal(tokens_of(best), everything.logits.argmax(1))
 
 
@@ -92,7 +92,7 @@ def test_what_is_no_number_is_never_the_best(poison: float, draw: torch.Generato
     best = vocabulary_scores(hidden, weight, part, wanted).best
     assert best is not None
     keys = (best & LAST_ID) ^ LAST_ID
-    assert (keys // part.columns == torch.arange(best.shape[1], device=device)).all()
+    assert (keys // part.tile.columns == torch.arange(best.shape[1], device=device)).all()
     exact = hidden.double() @ weight.double().T
     assert torch.equal(tokens_of(best)[[0, 1, 3]], exact[[0, 1, 3]].argmax(1))
     if poison != poison:
@@ -111,7 +111,7 @@ def test_what_is_left_to_torch(draw: torch.Generator, device: torch.device, monk
     assert part(129, 64, torch.bfloat16) is None
     assert part(2, 64, torch.float32) is None
     assert part(2, 60, torch.bfloat16) is None
-    monkeypatch.setattr(triton_vocabulary, "copies_in_bulk", lambda device: False)
+    monkeypatch.setattr(triton_tiles, "copies_in_bulk", lambda device: False)
     assert part(2, 64, torch.bfloat16) is None
     hidden, weight = made(draw, 9, 300, 64, torch.bfloat16, device)
     vocabulary = TritonOps(torch.bfloat16).vocabulary(weight)

@@ -16,15 +16,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from pellucid.ops.triton_matvec import one_row, row_ahead
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import Tile, fitted, rows_of, tile_for
-from pellucid.triton_launch import (
-    LINE_BYTES,
-    announce,
-    await_input,
-    chained,
-    copyable,
-    fetch,
-    upcast,
-)
+from pellucid.triton_launch import LINE_BYTES, announce, await_input, chained, copyable, fetch, upcast
 from pellucid.triton_memory import shared_memory
 
 LINE = tl.constexpr(LINE_BYTES.value // 2)

@@ -118,18 +118,23 @@ def tile_for(weight: torch.Tensor, tokens: int) -> Tile | None:
     """The same, with ``weight``: cuBLAS also if its best tile is one in bulk, and it cannot be copied so."""
     outputs, inputs = weight.shape
     best = tile(outputs, inputs, tokens)
-    if best is not None and best.bulk:
-        return best if weight.itemsize == 2 and copies_in_bulk(weight.device) and copyable(weight) else None
-    return best
+    return None if best is not None and best.bulk and not in_bulk_with(weight) else best
 
 
-def fitted(chosen: Tile, rows: int, inputs: int, dtype: torch.dtype, limit: float) -> Tile:
+def in_bulk_with(weight: torch.Tensor) -> bool:
+    """Whether products with ``weight`` may copy tiles in bulk: of two-byte numbers, where that can be done."""
+    return weight.itemsize == 2 and copies_in_bulk(weight.device) and copyable(weight)
+
+
+def fitted(chosen: Tile, rows: int, inputs: int, dtype: torch.dtype, limit: float, what: str | None = None) -> Tile:
     """``chosen``, if it makes do with ``limit`` bytes of shared memory, or the largest like it that does.
 
-    It is multiplied with ``rows`` of `ROWS`, of ``inputs`` numbers each.
+    It is multiplied with ``rows`` rows, of ``inputs`` numbers each. Raises `KernelError`, about ``what`` is to be
+    computed, if nothing does.
     """
     need = partial(shared_bytes, rows=rows, inputs=inputs, itemsize=dtype.itemsize)
-    return first_to_fit(_ever_smaller(chosen, inputs), need, limit, f"A product of {rows} rows", "kernels='torch'")
+    what = what or f"A product of {rows} rows"
+    return first_to_fit(_ever_smaller(chosen, inputs), need, limit, what, "kernels='torch'")
 
 
 def shared_bytes(tile: Tile, rows: int, inputs: int, itemsize: int) -> int:

@@ -7,7 +7,6 @@ programming guide, "Tensor Memory Access"). Scores that nobody asks for are not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -17,56 +16,38 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from pellucid.ops.base import Scores
 from pellucid.ops.triton_matmul import accumulate, nothing
-from pellucid.triton_launch import announce, await_input, chained, copies_in_bulk, copyable, processors, upcast
-from pellucid.triton_memory import first_to_fit, shared_memory
+from pellucid.ops.triton_tiles import Tile, fitted, in_bulk_with
+from pellucid.triton_launch import announce, await_input, chained, processors, upcast
+from pellucid.triton_memory import shared_memory
 
 LAST_ID = tl.constexpr(2**31 - 1)
 
 
 class Part(NamedTuple):
-    """What a program computes at a time: ``rows`` of hidden states times ``columns`` of the vocabulary, ``depth``
-    numbers a step, ``stages`` steps under way; and how many ``programs`` a multiprocessor has."""
+    """What a program computes at a time, one of the ``rows`` of ``tile``, and how many ``programs`` a multiprocessor
+    has."""
 
-    rows: int
-    columns: int
-    depth: int
-    stages: int
-    warps: int
+    tile: Tile
     programs: int
 
 
-PARTS = (Part(16, 128, 128, 3, 4, 2), Part(64, 128, 128, 4, 4, 1), Part(128, 128, 64, 4, 8, 1))
+PARTS = (
+    Part(Tile(128, 128, rows=16, bulk=True), 2),
+    Part(Tile(128, 128, stages=4, rows=64, bulk=True), 1),
+    Part(Tile(128, 64, warps=8, stages=4, rows=128, bulk=True), 1),
+)
 """The first that holds all rows: the best on an H200 of some twenty each. With more rows, multiplication counts, which
 cuBLAS does better; and one row needs no tensor cores, and has its first weights there before it."""
 
 
 def part_for(weight: torch.Tensor, rows: int) -> Part | None:
     """What a program computes of ``rows`` hidden states; None if that is for others."""
-    part = next((part for part in PARTS if rows <= part.rows), None)
-    if (
-        part is None
-        or rows < 2
-        or weight.dtype.itemsize != 2
-        or not (copyable(weight) and copies_in_bulk(weight.device))
-    ):
+    part = next((part for part in PARTS if rows <= part.tile.rows), None)
+    if part is None or rows < 2 or not in_bulk_with(weight):
         return None
-    limit = shared_memory(weight.device)
-    return first_to_fit(_ever_smaller(part), shared_bytes, limit, f"A vocabulary times {rows} rows", "kernels='torch'")
-
-
-def shared_bytes(part: Part) -> int:
-    """Bytes of shared memory that a program takes, at most: steps under way, sums on their way to memory, barriers."""
-    return (part.rows + part.columns) * part.depth * 2 * part.stages + part.rows * part.columns * 4 + 64
-
-
-def _ever_smaller(part: Part) -> Iterator[Part]:
-    yield part
-    while part.stages > 2:
-        part = part._replace(stages=part.stages - 1)
-        yield part
-    while part.depth > 16:
-        part = part._replace(depth=part.depth // 2)
-        yield part
+    tile, programs = part
+    inputs, limit = weight.shape[1], shared_memory(weight.device)
+    return Part(fitted(tile, tile.rows, inputs, weight.dtype, limit, f"A vocabulary times {rows} rows"), programs)
 
 
 @triton.jit
@@ -120,14 +101,15 @@ def vocabulary_scores(
     """``hidden`` [R, in] times ``weight`` [tokens, in], by programs that compute ``part``: all scores; or, if it is
     known which are ``wanted`` [R] int32, those of the rows where that is not 0, and the best of every part."""
     (rows, inputs), tokens = hidden.shape, len(weight)
-    parts = triton.cdiv(tokens, part.columns)
+    tile, programs = part
+    parts = triton.cdiv(tokens, tile.columns)
     out = torch.empty((rows, tokens), dtype=torch.float32, device=hidden.device)
     best = None if wanted is None else torch.empty((rows, parts), dtype=torch.int64, device=hidden.device)
-    scores_kernel[(min(parts, processors(hidden.device) * part.programs),)](
-        TensorDescriptor.from_tensor(hidden, [part.rows, part.depth]),
-        TensorDescriptor.from_tensor(weight, [part.columns, part.depth]),
+    scores_kernel[(min(parts, processors(hidden.device) * programs),)](
+        TensorDescriptor.from_tensor(hidden, [tile.rows, tile.first]),
+        TensorDescriptor.from_tensor(weight, [tile.columns, tile.first]),
         wanted if wanted is not None else out, out, tokens, best if best is not None else out, parts, rows, tokens,
-        inputs, ROWS=part.rows, COLUMNS=part.columns, DEPTH=part.depth, STAGES=part.stages, BEST=best is not None,
-        UPCAST=upcast(hidden.dtype), num_warps=part.warps, **chained(hidden.device),
+        inputs, ROWS=tile.rows, COLUMNS=tile.columns, DEPTH=tile.first, STAGES=tile.stages, BEST=best is not None,
+        UPCAST=upcast(hidden.dtype), num_warps=tile.warps, **chained(hidden.device),
     )  # fmt: skip
     return Scores(out, best)
