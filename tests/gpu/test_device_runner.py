@@ -264,7 +264,7 @@ def test_rows_that_take_the_best_need_no_scores(device: torch.device, monkeypatc
     assert len(kinds[2].stop_token_ids) < FORBIDDEN_WIDTH  # with the end token: else it is sampled plainly
     tokens = []
     for runs in (DeviceRunner, Runner):
-        limits = LIMITS if runs is DeviceRunner else {}
+        limits = LIMITS | {"enforce_eager": True} if runs is DeviceRunner else {}  # a graph would not note again
         storage = KVStorage(1, NUM_BLOCKS, 16, 2, 16, torch.bfloat16, device)
         runner = runs(model, storage, TritonAttention(), eos_token_ids=(3,), **limits)
         admitted = tuple(Admission(n, f"R{n}", tuple(range(n, 7 + n)), 7, kind) for n, kind in enumerate(kinds))
@@ -278,6 +278,31 @@ def test_rows_that_take_the_best_need_no_scores(device: torch.device, monkeypatc
             tokens[-1].append(runner.collect().tokens)
     assert tokens[0] == tokens[1]
     assert [wanted.tolist() for wanted in taken[-4:]] == [[0, 1, 1], [0, 1, 1], [0, 1, 0], [0, 1, 0]]
+
+
+@pytest.mark.parametrize("norms", [False, True])
+def test_a_prefix_that_another_request_fills_in_the_same_step(norms: bool, device: torch.device) -> None:
+    """All compute one token each, and yet not apart: the new one, whose context would be read first, hits the block
+    whose last slot the other writes."""
+    config = ModelConfig(
+        architecture="Qwen3ForCausalLM" if norms else "LlamaForCausalLM", vocab_size=260, hidden_size=64,
+        intermediate_size=128, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=16, max_position=96, qk_norm=norms,
+    )  # fmt: skip
+    model = Model(config, RandomWeights(tensor_shapes(config), 0), TritonOps(torch.float32), device)
+    prompts = tuple(range(BLOCK)), tuple(range(BLOCK + 1))
+    filled, hits = (Admission(n, f"R{n}", tokens, len(tokens), GREEDY) for n, tokens in enumerate(prompts))
+    tokens, pools = [], []
+    for runs in (DeviceRunner, Runner):
+        limits = LIMITS if runs is DeviceRunner else {}
+        storage = KVStorage(1, NUM_BLOCKS, BLOCK, 2, 16, torch.float32, device)
+        runner = runs(model, storage, TritonAttention(), **limits)
+        runner.launch(StepPlan(1, (), (filled,), ((0, (1,)),), (), (0,), (0,), (BLOCK - 1,), (False,)))
+        blocks = ((1, (1, 2)),)
+        runner.launch(StepPlan(2, (), (hits,), blocks, (), (1, 0), (BLOCK, BLOCK - 1), (1, 1), (True, True)))
+        tokens.append([runner.collect().tokens, runner.collect().tokens])
+        pools.append(storage.tensor[:, :, 1:3])
+    assert tokens[0] == tokens[1]
+    torch.testing.assert_close(*pools, **ROUNDING)
 
 
 def test_pool_is_where_the_tensor_is(tiny: Twins) -> None:

@@ -21,7 +21,7 @@ from pellucid.ops.triton import TritonOps
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import TUNED, Tile
 
-EPS, BLOCK, BLOCKS, HIDDEN, INNER = 1e-5, 4, 80, 40, 56
+EPS, BLOCK, BLOCKS, HIDDEN, INNER = 1e-5, 4, 240, 40, 56
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ class AttendsAsReference:
 
     name = "triton"
 
-    def plan(self, q: torch.Tensor, kv: KVStorage, layout: StepLayout, counters: int) -> SimpleNamespace:
+    def plan(
+        self, q: torch.Tensor, kv: KVStorage, layout: StepLayout, counters: int, *, turns: bool
+    ) -> SimpleNamespace:
         """It reads every context whole."""
         return SimpleNamespace(counters=torch.zeros(counters, dtype=torch.int32, device=q.device))
 
@@ -130,6 +132,26 @@ def make_layout(tokens: int, draw: torch.Generator, device: torch.device) -> tup
     return layout, torch.cat(places).to(device)
 
 
+def make_decoding(tokens: int, draw: torch.Generator, device: torch.device) -> tuple[StepLayout, torch.Tensor]:
+    """A token each of ``tokens`` requests, apart, and of many the last two padding; and their positions."""
+    some = [150, 70, 1, BLOCK, BLOCK + 1, *torch.randint(1, 20, (tokens,), generator=draw).tolist()]
+    contexts = some[:tokens] if tokens < 7 else [*some[: tokens - 2], 0, 0]
+    lengths = [-(-context // BLOCK) for context in contexts]
+    blocks = (torch.randperm(BLOCKS - 1, generator=draw)[: sum(lengths)] + 1).split(lengths)
+    positions = torch.tensor([max(context - 1, 0) for context in contexts])
+    tables = torch.nn.utils.rnn.pad_sequence(list(blocks), batch_first=True).int()
+    slots = tables[torch.arange(tokens), positions // BLOCK].long() * BLOCK + positions % BLOCK
+    layout = StepLayout(
+        query_start=torch.arange(tokens + 1, dtype=torch.int32, device=device),
+        context_lens=torch.tensor(contexts, dtype=torch.int32, device=device),
+        block_tables=tables.to(device),
+        slots=slots.to(device),
+        max_query=1,
+        apart=True,
+    )
+    return layout, positions.to(device)
+
+
 def layer_by_layer(
     layers: list[Layer], heads: Heads, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, kv: KVStorage,
     layout: StepLayout,
@@ -147,11 +169,22 @@ def layer_by_layer(
         layer.down.add_to(x, layer.gate_up(plain.rms_norm(x, layer.mlp_norm, EPS)))
 
 
-def check_decoder(kind: Kind, found: torch.Tensor, draw: torch.Generator, wanted: torch.Tensor | None = None) -> None:
-    """Hidden states are near the oracle's; K and V are, in their slots, and no other number of the pool has changed."""
+def check_decoder(
+    kind: Kind,
+    found: torch.Tensor,
+    draw: torch.Generator,
+    wanted: torch.Tensor | None = None,
+    *,
+    decoding: bool = False,
+) -> None:
+    """Hidden states are near the oracle's; K and V are, in their slots, and no other number of the pool has changed.
+
+    ``decoding``: in a step of one token a request, whose heads our attention turns.
+    """
     tokens, dtype, device = len(found), found.dtype, found.device
     seed = int(torch.randint(2**31, (), generator=draw))
-    layout, positions = make_layout(tokens, draw, device)
+    layout, positions = (make_decoding if decoding else make_layout)(tokens, draw, device)
+    attention = TritonAttention() if decoding else AttendsAsReference()
     angles = positions[:, None].float() * 10000 ** -torch.linspace(0, 0.9, kind.heads.dim // 2, device=device)
     cos, sin = angles.cos(), angles.sin()
     before = random((2, 2, BLOCKS, BLOCK, kind.heads.keys, kind.heads.dim), draw, dtype, device)
@@ -159,16 +192,31 @@ def check_decoder(kind: Kind, found: torch.Tensor, draw: torch.Generator, wanted
 
     decoder = TritonOps(dtype).decoder(make_layers(kind, TritonOps(dtype), seed, device, dtype), kind.heads, EPS)
     assert decoder is not None
-    found = decoder(found, cos, sin, pool, layout, AttendsAsReference(), wanted)  # type: ignore[arg-type]
+    found = decoder(found, cos, sin, pool, layout, attention, wanted)  # type: ignore[arg-type]
     layers = make_layers(kind, PlainOps(torch.float64), seed, device, dtype)
     layer_by_layer(layers, kind.heads, expected, cos, sin, exact, layout)
 
-    assert_near(found, expected if wanted is None else expected[wanted], units=40)
-    slots = pool.tensor.flatten(2, 3)
-    assert_near(slots[:, :, layout.slots], exact.tensor.flatten(2, 3)[:, :, layout.slots], units=40)
+    real = layout.context_lens > 0 if decoding else slice(None)
+    assert_near(found[real], expected[real] if wanted is None else expected[wanted], units=40)
+    slots, written = pool.tensor.flatten(2, 3), layout.slots[real]
+    assert_near(slots[:, :, written], exact.tensor.flatten(2, 3)[:, :, written], units=40)
     rest = torch.ones(BLOCKS * BLOCK, dtype=torch.bool, device=device)
     rest[layout.slots] = False
     assert torch.equal(slots[:, :, rest], before.flatten(2, 3)[:, :, rest])
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "way"),
+    [("llama", 17, "ours"), ("qwen2", 17, "of cuBLAS"), ("qwen3", 1, "ours"), ("qwen3", 17, "of cuBLAS")],
+)
+def test_attention_turns_heads(
+    name: str, tokens: int, way: str, dtype: torch.dtype, draw: torch.Generator, device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Straight from the product: of contexts of one part and of several, and of padding."""
+    share_out(KINDS[name], way, monkeypatch)
+    found = random((tokens, HIDDEN), draw, dtype, device)
+    check_decoder(KINDS[name], found, draw, decoding=True)
 
 
 @pytest.mark.parametrize(("name", "tokens"), CASES)

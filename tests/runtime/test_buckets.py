@@ -19,6 +19,9 @@ def test_every_step_has_a_bucket_which_is_captured_and_wastes_little(seqs: int, 
         assert bucket.decode
         most = rows * 5 // 4 if rows <= BOUND else max(rows + 15, rows * 9 // 8)
         assert rows <= bucket.rows == bucket.tokens <= min(seqs, max(rows + 7, most))
+        admitting = buckets.holding(rows, rows, admits=True)
+        assert admitting in captured
+        assert not admitting.decode
     for tokens in range(2, budget + 1):
         bucket = buckets.holding(tokens, 1)
         assert bucket in captured

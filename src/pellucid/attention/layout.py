@@ -29,3 +29,5 @@ class StepLayout:
     """[T] int64: where the K and V of each token go."""
     max_query: int
     """The most tokens that any one request computes, or more."""
+    apart: bool = False
+    """Whether no request reads K and V that another one writes in this step."""

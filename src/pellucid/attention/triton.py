@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from pellucid.attention.triton_plan import FIELDS, TILE, plan_kernel
 from pellucid.attention.triton_prefill import prefill_kernel
 from pellucid.attention.triton_write import write_kernel
 from pellucid.errors import ConfigError
+from pellucid.triton_heads import Unturned
 from pellucid.triton_launch import INTERPRETED, chained, processors, upcast
 from pellucid.triton_memory import first_to_fit, shared_memory
 
@@ -44,6 +46,8 @@ class Tile(NamedTuple):
 TILES = {
     128: {
         1: Tile(16, keys=16, warps=1, stages=3, programs=9),
+        2: Tile(16, keys=16, warps=1, stages=3, programs=12),
+        17: Tile(16, keys=16, warps=1, stages=3, programs=9),
         24: Tile(16, keys=16, warps=1, stages=3, programs=8),
         41: Tile(16, keys=16, warps=1, stages=3, programs=9),
     },
@@ -59,7 +63,19 @@ TILES = {
 where there are prompts among them. Found by trying; why one is better than its neighbours is known in part. Where
 contexts are cut into a part a program, many small programs start and end sooner, and where 64 contexts have a large one
 each, a multiprocessor has most under way."""
-BOUNDS = sorted({least for tiles in TILES.values() for least in tiles})
+TURNING_TILES = {
+    128: {
+        1: Tile(16, keys=16, warps=1, stages=3, programs=10),
+        24: Tile(16, keys=16, warps=1, stages=3, programs=8),
+        41: Tile(16, keys=16, warps=1, stages=3, programs=10),
+    },
+    256: {
+        1: Tile(16, keys=16, warps=1, stages=3, programs=7),
+        24: Tile(16, keys=16, warps=1, stages=3, programs=8),
+    },
+}
+"""The same for attention that turns heads itself: fewer keys at a time, as every program has more to do before them."""
+BOUNDS = sorted({least for table in (TILES, TURNING_TILES) for tiles in table.values() for least in tiles})
 
 
 class Plan(NamedTuple):
@@ -107,8 +123,8 @@ class TritonAttention(AttentionBackend):
                 f"Triton attention takes up to {MOST_GROUP} query heads a KV head, not {heads // kv_heads}; "
                 "choose attention_backend='reference'."
             )
-        for requests in BOUNDS:
-            decode_tile(requests, heads // kv_heads, padded(head_dim), dtype, device)
+        for requests, turns in product(BOUNDS, (False, True)):
+            decode_tile(requests, heads // kv_heads, padded(head_dim), dtype, device, turns)
         prefill_tile(1, heads // kv_heads, padded(head_dim), dtype, device)
 
     def forward(
@@ -129,11 +145,16 @@ class TritonAttention(AttentionBackend):
             HEAD_NUMBERS=numbers, PADDED_NUMBERS=triton.next_power_of_2(numbers),
         )  # fmt: skip
 
-    def plan(self, q: torch.Tensor, kv: KVStorage, layout: StepLayout, counters: int = 0) -> Plan:
-        """Share out the contexts of a step, for `attend` in all layers; ``q`` is as there, and may be of any layer."""
+    def plan(
+        self, q: torch.Tensor, kv: KVStorage, layout: StepLayout, counters: int = 0, *, turns: bool = False
+    ) -> Plan:
+        """Share out the contexts of a step, for `attend` in all layers; ``q`` is as there, and may be of any layer.
+
+        ``turns``: heads come unturned.
+        """
         kv_heads, dim = kv.layer(0)[0].shape[2:]
         requests, group = len(layout.context_lens), q.shape[1] // kv_heads
-        tile = decode_tile(requests, group, padded(dim), q.dtype, q.device)
+        tile = decode_tile(requests, group, padded(dim), q.dtype, q.device, turns)
         slots = max(1, processors(q.device) * tile.programs // kv_heads)
         programs = programs_for(requests, slots)
         every = kv_heads * programs
@@ -160,31 +181,48 @@ class TritonAttention(AttentionBackend):
         layout: StepLayout,
         out: torch.Tensor,
         plan: Plan,
+        unturned: Unturned | None = None,
     ) -> None:
         """The attention of every token into ``out``, both [T, heads, head_dim]; that of padding is zeros.
 
-        All of the step's K and V are in the pool. In a step of one token a request (``max_query`` 1 and T = R)
+        All of the step's K and V are in the pool; or, if the layout is ``apart``, heads may come ``unturned``, of which
+        ``q`` are the queries, and K and V are put there. In a step of one token a request (``max_query`` 1 and T = R)
         the token of request r is token r, padding included. ``plan`` is read before the kernel before this one has
         ended: there must be one in between that awaits that of `plan` before it lets the next start.
         """
-        self._decode(layer, q, kv, layout, out, plan)
+        self._decode(layer, q, kv, layout, out, plan, unturned)
         if is_mixed(q, layout):
             self._prefill(layer, q, kv, layout, out)
 
     def _decode(
-        self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor, plan: Plan
+        self,
+        layer: int,
+        q: torch.Tensor,
+        kv: KVStorage,
+        layout: StepLayout,
+        out: torch.Tensor,
+        plan: Plan,
+        unturned: Unturned | None,
     ) -> None:
         k_pool, v_pool = kv.layer(layer)
         kv_heads, dim = k_pool.shape[2:]
         group, padded_dim = q.shape[1] // kv_heads, padded(dim)
-        tile = decode_tile(len(layout.context_lens), group, padded_dim, q.dtype, q.device)
+        turns = unturned is not None
+        tile = decode_tile(len(layout.context_lens), group, padded_dim, q.dtype, q.device, turns)
         padded_group = triton.next_power_of_2(group)
+        _, cos, sin, norms, eps, unscaled, bias = unturned or Unturned(q, q, q)
+        q_norm, k_norm = norms or (q, q)
+        x, x_eps = unscaled or (q, 0.0)
+        width = x.shape[-1]
         decode_kernel[(kv_heads, len(plan.parts))](
             out, q, k_pool, v_pool, layout.block_tables, *plan[:4], layout.block_tables.stride(0), q.stride(0),
-            q.stride(1), out.stride(0), out.stride(1), scale(dim), GROUP=group, PADDED_GROUP=padded_group,
-            KV_HEADS=kv_heads, HEAD_DIM=dim, PADDED_DIM=padded_dim, BLOCK_SIZE=kv.block_size, ROWS=tile.rows,
-            KEYS=tile.keys, FIELDS=FIELDS.value, AT_ONCE=max(1, 2048 * tile.warps // (padded_group * padded_dim)),
-            UPCAST=upcast(q.dtype), num_warps=tile.warps, num_stages=tile.stages, **chained(q.device),
+            q.stride(1), out.stride(0), out.stride(1), scale(dim), x, x.stride(0), x_eps, q if bias is None else bias,
+            q_norm, k_norm, eps, cos, sin, layout.slots, GROUP=group, PADDED_GROUP=padded_group, KV_HEADS=kv_heads,
+            HEAD_DIM=dim, PADDED_DIM=padded_dim, BLOCK_SIZE=kv.block_size, ROWS=tile.rows, KEYS=tile.keys,
+            FIELDS=FIELDS.value, AT_ONCE=max(1, 2048 * tile.warps // (padded_group * padded_dim)), TURN=turns, K=width,
+            WIDTH=triton.next_power_of_2(width), SCALED=unscaled is not None, BIAS=bias is not None,
+            NORM=norms is not None, UPCAST=upcast(q.dtype), num_warps=tile.warps, num_stages=tile.stages,
+            **chained(q.device),
         )  # fmt: skip
 
     def _prefill(self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor) -> None:
@@ -212,7 +250,9 @@ def is_mixed(q: torch.Tensor, layout: StepLayout) -> bool:
     return layout.max_query > 1 or len(q) != len(layout.context_lens)
 
 
-def decode_tile(requests: int, group: int, padded_dim: int, dtype: torch.dtype, device: torch.device) -> Tile:
+def decode_tile(
+    requests: int, group: int, padded_dim: int, dtype: torch.dtype, device: torch.device, turns: bool = False
+) -> Tile:
     """Few warps a program, since each waits for all of it; ``programs`` are, of two-byte numbers, as many as have room,
     or a few less: then they spread evenly. As was best on an H200."""
     rows = max(16, triton.next_power_of_2(group))
@@ -220,7 +260,7 @@ def decode_tile(requests: int, group: int, padded_dim: int, dtype: torch.dtype, 
     if rows > 16 or width > 256:
         best = Tile(rows, keys=16, warps=4, stages=3, programs=4)
     else:
-        tiles = TILES[128 if width <= 128 else 256]
+        tiles = (TURNING_TILES if turns else TILES)[128 if width <= 128 else 256]
         best = tiles[max(least for least in tiles if least <= requests)]
     return fitted(best, group, padded_dim, dtype, shared_memory(device))
 

@@ -4,6 +4,8 @@ import triton
 import triton.language as tl
 
 from pellucid.attention.triton_tile import attend_keys
+from pellucid.attention.triton_turn import norm_weights, over_and_over, turned_request
+from pellucid.triton_heads import factor_at
 from pellucid.triton_launch import LINE_BYTES, announce, await_input, fetch
 
 
@@ -123,20 +125,18 @@ def fetch_tile(
 
 @triton.jit
 def attend_part(
-    q, k_pool, v_pool, table, blocks, head, first, limit, scale, ROWS: tl.constexpr, KEYS: tl.constexpr,
+    q, k_pool, v_pool, table, blocks, head, first, limit, scale, acc, peak, total, KEYS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr,
     UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """What `attend_keys` makes of the keys ``first .. limit - 1``: sums, peak and total. Those behind stay unread.
+    """What `attend_keys` makes of the keys ``first .. limit - 1``, besides the sums, peak and total that are there.
+    Those behind stay unread.
 
     ``first`` is a multiple of KEYS: a tile that began elsewhere would run over the end of its block. ``blocks`` are
     `held` from there on.
     """
     keys, dims = tl.arange(0, KEYS), tl.arange(0, PADDED_DIM)
     inner = behind(head, dims, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM)
-    acc = tl.zeros([ROWS, PADDED_DIM], tl.float32)
-    peak = tl.full([ROWS], float("-inf"), tl.float32)
-    total = tl.zeros([ROWS], tl.float32)
     for start in range(first, limit, KEYS):
         here = begins(blocks, start, KEYS, BLOCK_SIZE, KV_HEADS * HEAD_DIM)
         blocks = held(table, start + KEYS, limit, KEYS, BLOCK_SIZE, EARLY=False)  # a tile ahead
@@ -150,54 +150,30 @@ def attend_part(
     return acc, peak, total
 
 
-@triton.jit(do_not_specialize=["table_stride"], do_not_specialize_on_alignment=["tables"])
-def decode_kernel(
-    out, q, k_pool, v_pool, tables, parts, sums, weights, arrived, table_stride, q_token_stride, q_head_stride,
-    out_token_stride, out_head_stride, scale, GROUP: tl.constexpr, PADDED_GROUP: tl.constexpr, KV_HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
-    FIELDS: tl.constexpr, AT_ONCE: tl.constexpr, UPCAST: tl.constexpr, PDL: tl.constexpr,
+@triton.jit
+def with_newest(queries, key, value, newest, scale, ROWS: tl.constexpr, COUNT: tl.constexpr, WIDTH: tl.constexpr):
+    """Queries [COUNT, WIDTH] as [ROWS, WIDTH], and sums, peak and total as `attend_keys` leaves them of one key, the
+    newest; or of none."""
+    score = tl.sum(queries.to(tl.float32) * key.to(tl.float32), 1)[:, None] * scale
+    scores = tl.reshape(over_and_over(score, COUNT, 1, ROWS), (ROWS,))
+    peak = tl.where(newest, scores, float("-inf"))
+    total = tl.where(newest, tl.full([ROWS], 1.0, tl.float32), 0.0)
+    acc = tl.broadcast_to(value.to(tl.float32), (ROWS, WIDTH))
+    return over_and_over(queries, COUNT, WIDTH, ROWS), acc, peak, total
+
+
+@triton.jit
+def leave(
+    out, acc, peak, total, sums, weights, arrived, head, program, first, used, out_head_stride, GROUP: tl.constexpr,
+    PADDED_GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, ROWS: tl.constexpr,
+    AT_ONCE: tl.constexpr,
 ):  # fmt: skip
-    """Grid (KV heads, programs). The query heads of a KV head are the rows of one matrix product.
-
-    Each program takes the part of a context that ``parts`` (see `plan_kernel`) has for it. A context of one part is
-    finished by it; of more, each leaves its sums in ``sums`` and ``weights`` (as `combine` reads them) and counts
-    itself in ``arrived`` [KV heads, programs], at the place of the first part; who finds all others there puts them
-    together and sets the count back to 0. A request without context gets zeros.
-
-    ``parts`` and ``tables`` are read, and the first tile of keys is fetched, before the kernel before this one has
-    ended: whoever made them must have ended before that one let this one start.
-    """
-    head, program = tl.program_id(0), tl.program_id(1)
-    announce(PDL)
-    part = parts + program * FIELDS
-    row, token, begin = early(part, True), early(part + 1, True), early(part + 2, True)
-    end, first, used = early(part + 3, True), early(part + 4, True), early(part + 5, True)
-    begin, end = tl.where(row < 0, 0, begin), tl.where(row < 0, 0, end)
-    table = tables + tl.maximum(row, 0).to(tl.int64) * table_stride
-    blocks = held(table, begin, end, KEYS, BLOCK_SIZE, EARLY=True)
-    if begin < end:
-        fetch_tile(k_pool, v_pool, blocks, head, begin, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PDL)
-    await_input(PDL)
-    if row < 0:
-        return
-    members, dims = tl.arange(0, ROWS), tl.arange(0, PADDED_DIM)
-    real = (members < GROUP)[:, None] & (dims < HEAD_DIM)[None, :]
-    heads = (head * GROUP + members)[:, None]
-    queries = tl.load(
-        q + token.to(tl.int64) * q_token_stride + heads * q_head_stride + dims[None, :], mask=real, other=0.0
-    )
-    if UPCAST:
-        queries = queries.to(tl.float32)
-    acc, peak, total = attend_part(
-        queries, k_pool, v_pool, table, blocks, head, begin, end, scale, ROWS, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM,
-        PADDED_DIM, UPCAST,
-    )  # fmt: skip
+    """Finish the heads of a token at ``out``, or leave what this part made of them to whoever comes last."""
     acc /= tl.where(total > 0, total, 1)[:, None]
-
-    out += token.to(tl.int64) * out_token_stride
     if used == 1:
         store_heads(out, acc, head * GROUP, out_head_stride, ROWS, GROUP, HEAD_DIM, PADDED_DIM)
     else:
+        members = tl.arange(0, ROWS)
         place = head * tl.num_programs(1)
         mine = (place + program) * GROUP
         store_heads(sums, acc, mine, HEAD_DIM, ROWS, GROUP, HEAD_DIM, PADDED_DIM)
@@ -208,3 +184,85 @@ def decode_kernel(
             tl.store(arrived + place, 0)
             mean = combine(sums, weights, place, used, GROUP, PADDED_GROUP, HEAD_DIM, PADDED_DIM, AT_ONCE)
             store_heads(out, mean, head * GROUP, out_head_stride, PADDED_GROUP, GROUP, HEAD_DIM, PADDED_DIM)
+
+
+@triton.jit(do_not_specialize=["table_stride"], do_not_specialize_on_alignment=["tables"])
+def decode_kernel(
+    out, q, k_pool, v_pool, tables, parts, sums, weights, arrived, table_stride, q_token_stride, q_head_stride,
+    out_token_stride, out_head_stride, scale, x, x_stride, x_eps, bias, q_norm, k_norm, eps, cos, sin, slots,
+    GROUP: tl.constexpr, PADDED_GROUP: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, FIELDS: tl.constexpr,
+    AT_ONCE: tl.constexpr, TURN: tl.constexpr, K: tl.constexpr, WIDTH: tl.constexpr, SCALED: tl.constexpr,
+    BIAS: tl.constexpr, NORM: tl.constexpr, UPCAST: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """Grid (KV heads, programs). The query heads of a KV head are the rows of one matrix product.
+
+    Each program takes the part of a context that ``parts`` (see `plan_kernel`) has for it. A context of one part is
+    finished by it; of more, each leaves its sums in ``sums`` and ``weights`` (as `combine` reads them) and counts
+    itself in ``arrived`` [KV heads, programs], at the place of the first part; who finds all others there puts them
+    together and sets the count back to 0. A request without context gets zeros.
+
+    If TURN, the heads at ``q`` are as the product of q, k and v left them (see `Unturned`, whose parts ``x`` to ``sin``
+    are): every program turns the queries that it needs, and that of a context's last part takes the newest key and
+    value from there too, and puts them in their slot. Nobody else may read that in this step.
+
+    ``parts``, ``tables``, ``slots`` and angles are read, and the first tile of keys is fetched, before the kernel
+    before this one has ended: whoever made them must have ended before that one let this one start.
+    """
+    head, program = tl.program_id(0), tl.program_id(1)
+    announce(PDL)
+    part = parts + program * FIELDS
+    row, token, begin = early(part, True), early(part + 1, True), early(part + 2, True)
+    end, first, used = early(part + 3, True), early(part + 4, True), early(part + 5, True)
+    begin, end = tl.where(row < 0, 0, begin), tl.where(row < 0, 0, end)
+    token = tl.where(row < 0, 0, token).to(tl.int64)
+    table = tables + tl.maximum(row, 0).to(tl.int64) * table_stride
+    blocks = held(table, begin, end, KEYS, BLOCK_SIZE, EARLY=True)
+    if begin < end:
+        fetch_tile(k_pool, v_pool, blocks, head, begin, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PDL)
+    members, dims = tl.arange(0, ROWS), tl.arange(0, PADDED_DIM)
+    if TURN:
+        turns = token * (HEAD_DIM // 2) + dims % (HEAD_DIM // 2)
+        c, s, slot = (
+            early(cos + turns, dims < HEAD_DIM),
+            early(sin + turns, dims < HEAD_DIM),
+            early(slots + token, True),
+        )
+        q_weights = norm_weights(q_norm, dims, c, NORM, HEAD_DIM)
+        k_weights = norm_weights(k_norm, dims, c, NORM, HEAD_DIM)
+    await_input(PDL)
+    if row < 0:
+        return
+    q += token * q_token_stride
+    if TURN:
+        factor = 1.0
+        if SCALED:
+            factor = factor_at(x + token * x_stride, x_eps, K, WIDTH)
+        newest = (begin < end) & (program == first + used - 1)
+        queries, key, value = turned_request(
+            q, bias, head, dims, newest, factor, q_weights, k_weights, eps, c, s, GROUP, PADDED_GROUP, KV_HEADS,
+            HEAD_DIM, BIAS, NORM,
+        )  # fmt: skip
+        queries, key, value = queries.to(q.dtype.element_ty), key.to(q.dtype.element_ty), value.to(q.dtype.element_ty)
+        there = (slot * KV_HEADS + head) * HEAD_DIM + dims[None, :]
+        tl.store(k_pool + there, key, mask=(newest & (dims < HEAD_DIM))[None, :])
+        tl.store(v_pool + there, value, mask=(newest & (dims < HEAD_DIM))[None, :])
+        queries, acc, peak, total = with_newest(queries, key, value, newest, scale, ROWS, PADDED_GROUP, PADDED_DIM)
+        end -= newest.to(tl.int32)
+    else:
+        real = (members < GROUP)[:, None] & (dims < HEAD_DIM)[None, :]
+        heads = (head * GROUP + members)[:, None] * q_head_stride
+        queries = tl.load(q + heads + dims[None, :], mask=real, other=0.0)
+        acc = tl.zeros([ROWS, PADDED_DIM], tl.float32)
+        peak = tl.full([ROWS], float("-inf"), tl.float32)
+        total = tl.zeros([ROWS], tl.float32)
+    if UPCAST:
+        queries = queries.to(tl.float32)
+    acc, peak, total = attend_part(
+        queries, k_pool, v_pool, table, blocks, head, begin, end, scale, acc, peak, total, KEYS, BLOCK_SIZE, KV_HEADS,
+        HEAD_DIM, PADDED_DIM, UPCAST,
+    )  # fmt: skip
+    leave(
+        out + token * out_token_stride, acc, peak, total, sums, weights, arrived, head, program, first, used,
+        out_head_stride, GROUP, PADDED_GROUP, HEAD_DIM, PADDED_DIM, ROWS, AT_ONCE,
+    )  # fmt: skip

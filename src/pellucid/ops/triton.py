@@ -13,6 +13,7 @@ from pellucid.ops.triton_decoder import TritonDecoder, TritonLayer, folded, fold
 from pellucid.ops.triton_matrix import TritonGated, TritonLinear, TritonVocabulary
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_rope import rotate
+from pellucid.triton_heads import Unturned
 from pellucid.triton_launch import INTERPRETED
 
 
@@ -62,7 +63,7 @@ class TritonOps(Ops):
     def rotate(self, heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
         tokens, count, dim = heads.shape
         packed = heads.as_strided((tokens, count * dim), (heads.stride(0), 1))
-        rotate(packed, Heads(count, 0, dim), cos, sin)
+        rotate(Unturned(packed, cos, sin), Heads(count, 0, dim))
 
     def decoder(self, layers: Sequence[Layer], heads: Heads, eps: float) -> Decoder | None:
         return TritonDecoder([of_triton(layer) for layer in layers], heads, eps)

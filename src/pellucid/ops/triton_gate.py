@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from pellucid.ops.triton_norm import Unscaled, factor_at
+from pellucid.triton_heads import Unscaled, factor_at
 from pellucid.triton_launch import announce, await_input, chained
 
 BLOCK = 1024

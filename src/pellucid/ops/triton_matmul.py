@@ -324,11 +324,13 @@ def product(
     bias: torch.Tensor | None = None,
     add: bool = False,
     arrived: torch.Tensor | None = None,
+    late: bool = False,
 ) -> None:
     """Write ``x`` [T, in] times ``weight`` [out, in] to ``out`` [T, out], or ``add`` it there.
 
     With ``eps``, x is normed first: RMSNorm without weights. Programs that share out the inputs count themselves in
-    ``arrived`` [as many as there are, or more] int32, if it is there, which is 0 before and after.
+    ``arrived`` [as many as there are, or more] int32, if it is there, which is 0 before and after. ``late``: the next
+    kernel starts late, as it does after some tiles.
     """
     arguments, chosen, options = prepared(x, eps, weight)
     outputs, inputs = weight.shape
@@ -341,7 +343,7 @@ def product(
         arrived = torch.zeros(grid[0] * grid[2], dtype=torch.int32, device=out.device) if arrived is None else arrived
     product_kernel[grid](
         *arguments, unused if bias is None else bias, out, out.stride(0), shared, arrived, len(x), outputs, inputs,
-        SHARES=chosen.shares, BIAS=bias is not None, ADD=add, LATE=chosen.late, BULK=chosen.bulk, **options,
+        SHARES=chosen.shares, BIAS=bias is not None, ADD=add, LATE=late or chosen.late, BULK=chosen.bulk, **options,
     )  # fmt: skip
 
 

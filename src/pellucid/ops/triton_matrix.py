@@ -9,9 +9,10 @@ from pellucid.ops.base import Scores
 from pellucid.ops.triton_embedding import rows
 from pellucid.ops.triton_gate import gated
 from pellucid.ops.triton_matmul import gated_product, product
-from pellucid.ops.triton_norm import Unscaled, rms_norm
+from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import LEAST_COLUMNS, NARROW, ROWS, tile_for
 from pellucid.ops.triton_vocabulary import part_for, vocabulary_scores
+from pellucid.triton_heads import Unscaled
 
 MOST_UNSCALED = 256
 """Rows: with more, to look at each of them again for its factor costs more than a kernel that norms them."""
@@ -32,12 +33,15 @@ class TritonLinear:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self.normed(x, None)
 
-    def normed(self, x: torch.Tensor, eps: float | None) -> torch.Tensor:
-        """The product of what RMSNorm without weights, if there is an ``eps``, makes of ``x``."""
+    def normed(self, x: torch.Tensor, eps: float | None, *, late: bool = False) -> torch.Tensor:
+        """The product of what RMSNorm without weights, if there is an ``eps``, makes of ``x``.
+
+        ``late``: the next kernel may start once this one has its input, and not at once.
+        """
         if tile_for(self.weight, len(x)) is None:
             return F.linear(x if eps is None else rms_norm(x, None, eps), self.weight, self.bias)
         out = torch.empty((len(x), len(self.weight)), dtype=x.dtype, device=x.device)
-        product(x, self.weight, out, eps=eps, bias=self.bias)
+        product(x, self.weight, out, eps=eps, bias=self.bias, late=late)
         return out
 
     def add_to(self, residual: torch.Tensor, x: torch.Tensor, counters: torch.Tensor | None = None) -> None:

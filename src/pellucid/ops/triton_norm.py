@@ -2,44 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 import triton
 import triton.language as tl
 
+from pellucid.triton_heads import factor, normed
 from pellucid.triton_launch import announce, await_input, chained
-
-
-class Unscaled(NamedTuple):
-    """Rows ``x`` [T, K] of which a product was made as they are, though RMSNorm without weights should have come first.
-
-    That is a factor of each row, and the product's numbers can be multiplied by it as well.
-    """
-
-    x: torch.Tensor
-    eps: float
-
-
-@triton.jit
-def factor(x, eps, K: tl.constexpr):
-    """What RMSNorm multiplies ``x`` by: a row of K numbers, zeros behind them."""
-    wide = x.to(tl.float32)
-    return tl.rsqrt(tl.sum(wide * wide, 0) / K + eps)
-
-
-@triton.jit
-def factor_at(row, eps, K: tl.constexpr, WIDTH: tl.constexpr):
-    """The same, of the row that begins at ``row``."""
-    k = tl.arange(0, WIDTH)
-    return factor(tl.load(row + k, mask=k < K, other=0.0), eps, K)
-
-
-@triton.jit
-def normed(x, scale, weight):
-    """RMSNorm of ``x`` times ``scale`` times ``weight``, rounded before the weight is applied, and after."""
-    rounded = (x.to(tl.float32) * scale).to(x.dtype)
-    return (rounded.to(tl.float32) * weight.to(tl.float32)).to(x.dtype)
 
 
 @triton.jit(do_not_specialize=["heads"])

@@ -15,16 +15,11 @@ import triton.language as tl
 
 from pellucid.ops.base import Heads
 from pellucid.ops.triton_matmul import ahead, multiplied, prepared
-from pellucid.ops.triton_norm import Unscaled, factor_at, normed
+from pellucid.triton_heads import Unturned, factor_at, normed, turned
 from pellucid.triton_launch import announce, await_input, chained
 
 HEADS = 8
 """Heads of one token that a program turns."""
-
-
-@triton.jit
-def turned(first, second, cos, sin):
-    return first * cos - second * sin, second * cos + first * sin
 
 
 @triton.jit(do_not_specialize=["tokens"])
@@ -174,23 +169,16 @@ def rotated_product(
 
 
 def rotate(
-    packed: torch.Tensor,
+    unturned: Unturned,
     heads: Heads,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    norms: tuple[torch.Tensor, torch.Tensor] | None = None,
-    eps: float = 0.0,
     pools: tuple[torch.Tensor, torch.Tensor] | None = None,
     slots: torch.Tensor | None = None,
-    unscaled: Unscaled | None = None,
-    bias: torch.Tensor | None = None,
 ) -> None:
-    """Norm (``norms`` of queries and keys) and turn the heads of ``packed`` [T, (H + 2 Hkv) · D].
+    """Turn the heads of ``unturned`` [T, (H + 2 Hkv) · D] with all that comes before.
 
     Queries are turned in place; keys, and values as they are, go to ``slots`` of ``pools``, if there are any.
-    ``unscaled``: the rows that ``packed`` is the product of, without its ``bias``: before all else their factors are
-    made up for, and it.
     """
+    packed, cos, sin, norms, eps, unscaled, bias = unturned
     if not len(packed):
         return
     q_norm, k_norm = norms or (cos, cos)

@@ -12,7 +12,8 @@ BOUND = 128
 
 
 class Bucket(NamedTuple):
-    """A step padded to ``tokens`` tokens in ``rows`` rows; ``decode`` if every row computes exactly one."""
+    """A step padded to ``tokens`` tokens in ``rows`` rows; ``decode`` if every row computes exactly one, and none reads
+    what another writes."""
 
     tokens: int
     rows: int
@@ -35,14 +36,17 @@ class Buckets:
         mixed = [Bucket(tokens, max_num_seqs, False) for tokens in self._mixed]
         self.largest_first = tuple(sorted(decode + mixed, reverse=True))
 
-    def holding(self, tokens: int, rows: int) -> Bucket:
-        """The smallest bucket for so many tokens in so many rows. Raises `InvariantViolation` if there is none."""
+    def holding(self, tokens: int, rows: int, *, admits: bool = False) -> Bucket:
+        """The smallest bucket for so many tokens in so many rows. Raises `InvariantViolation` if there is none.
+
+        ``admits``: some requests are new, so blocks of their prefix may be written by others in the same step.
+        """
         if rows > self.max_rows or tokens > self.max_tokens:
             raise InvariantViolation(
                 f"A step of {tokens} tokens in {rows} rows is larger than the {self.max_tokens} in {self.max_rows} "
                 "that the runner was made for."
             )
-        if tokens == rows:
+        if tokens == rows and not admits:
             size = self._decode[bisect_left(self._decode, rows)]
             return Bucket(size, size, True)
         return Bucket(self._mixed[bisect_left(self._mixed, tokens)], self.max_rows, False)

@@ -155,7 +155,7 @@ class DeviceRunner:
         self._storage.copy_blocks(plan.copies)
         turn = self._buffer.turn
         if rows:
-            bucket = self._buckets.holding(int(ranges.counts.sum()), rows)
+            bucket = self._buckets.holding(int(ranges.counts.sum()), rows, admits=bool(plan.admitted))
             self._buffer.describe(ranges, bucket, appended)
             self._compute(plan, ranges, bucket)
         self._buffer.launched()

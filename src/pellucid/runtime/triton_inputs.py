@@ -80,6 +80,7 @@ class DeviceInputs:
             block_tables=self._block_tables[:rows],
             slots=self._slots[:tokens],
             max_query=1 if bucket.decode else tokens,
+            apart=bucket.decode,
         )
         return StepInputs(self._token_ids[:tokens], self._positions[:tokens], layout, self._sampled[:rows])
 
