@@ -23,6 +23,7 @@ from pellucid.attention import KVStorage, StepLayout
 from pellucid.attention import triton as attention
 from pellucid.ops import triton_matmul, triton_tiles, triton_vocabulary
 from pellucid.ops.triton_matmul import gated_product, product
+from pellucid.triton_heads import Unscaled, Unturned
 
 CAPABILITY, LIMIT = map(int, sys.argv[1:])
 WIDE = (576, 1536, 64)
@@ -53,6 +54,21 @@ def taken_by_product(outputs: int, inputs: int, tokens: int, dtype: torch.dtype,
     rows = chosen.rows or triton_tiles.rows_of(tokens)
     tile = triton_tiles.fitted(chosen, rows, inputs, dtype, LIMIT)
     return [*loaded[-1], triton_tiles.shared_bytes(tile, rows, inputs, dtype.itemsize)]
+
+
+def taken_by_turning(group: int, dim: int, dtype: torch.dtype, requests: int) -> list[object]:
+    """Of attention that turns heads itself, after cuBLAS, with all that may be left to do."""
+    kv, packed = KVStorage(1, 2, 16, 1, dim, dtype), torch.zeros(requests, (group + 2) * dim, dtype=dtype)
+    q, norm = packed[:, : group * dim].view(requests, group, dim), torch.zeros(dim, dtype=dtype)
+    zeros, slots = torch.zeros(requests + 1, 8, dtype=torch.int32), torch.zeros(requests, dtype=torch.int64)
+    layout = StepLayout(zeros[:, 0].contiguous(), zeros[1:, 0].contiguous(), zeros[1:], slots, 1, apart=True)
+    angles, x = torch.zeros(requests, dim // 2), torch.zeros(requests, 1024, dtype=dtype)
+    unturned = Unturned(packed, angles, angles, (norm, norm), 1e-6, Unscaled(x, 1e-6), torch.zeros_like(packed[0]))
+    backend = attention.TritonAttention()
+    plan = backend.plan(q, kv, layout, turns=True)
+    backend.attend(0, q, kv, layout, torch.empty_like(q), plan, unturned)
+    tile = attention.decode_tile(requests, group, dim, dtype, q.device, turns=True)
+    return [*loaded[-1], attention.shared_bytes(tile, dim, dtype.itemsize)]
 
 
 def taken_by_attention(
@@ -111,6 +127,10 @@ def main() -> None:
         taken_by_attention(1, 64, 128, torch.float32),
         taken_by_attention(600, 3, 128, torch.bfloat16),
         *[taken_by_attention(rows, 2, 128, torch.bfloat16, rows) for rows in attention.TILES[256]],
+        taken_by_turning(64, 128, torch.float32, 1),
+        taken_by_turning(3, 256, torch.bfloat16, 4),
+        taken_by_turning(3, 64, torch.bfloat16, 64),
+        *[taken_by_turning(2, 128, torch.bfloat16, rows) for rows in attention.TURNING_TILES[256]],
         *(in_bulk() if CAPABILITY >= 90 else []),
     ]
     print(json.dumps({"kernels": kernels, "as on an H200": refused()}))

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product as product_of
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,15 @@ from near import assert_near, random
 from paged_steps import Sizes, check, make_step
 
 from pellucid.attention import triton as attention
-from pellucid.attention.triton import BOUNDS, MOST_GROUP, TILES, TritonAttention, decode_tile, prefill_tile
+from pellucid.attention.triton import (
+    BOUNDS,
+    MOST_GROUP,
+    TILES,
+    TURNING_TILES,
+    TritonAttention,
+    decode_tile,
+    prefill_tile,
+)
 from pellucid.errors import KernelError
 from pellucid.ops import triton_matmul, triton_tiles, triton_vocabulary
 from pellucid.ops.triton_matmul import product
@@ -106,7 +115,8 @@ def test_attention_fits(limit: int, device: torch.device, monkeypatch: pytest.Mo
 
     def tiles(group: int, dim: int, dtype: torch.dtype) -> list[attention.Tile]:
         prefill = [prefill_tile(queries, group, dim, dtype, device) for queries in (1, 10**9)]
-        return prefill + [decode_tile(requests, group, dim, dtype, device) for requests in BOUNDS]
+        ways = product_of(BOUNDS, (False, True))
+        return prefill + [decode_tile(requests, group, dim, dtype, device, turns) for requests, turns in ways]
 
     for dtype in TYPES:
         for dim in (16, 32, 64, 128, 256):
@@ -123,12 +133,13 @@ def test_attention_fits(limit: int, device: torch.device, monkeypatch: pytest.Mo
                         assert small == tile
 
 
-def found_best(requests: int, group: int, dim: int, dtype: torch.dtype) -> attention.Tile:
+def found_best(requests: int, group: int, dim: int, dtype: torch.dtype, turns: bool) -> attention.Tile:
     """What is written for it, looked up in the plainest way."""
     width = dim * dtype.itemsize
     if group > 16 or width > 256:
         return attention.Tile(max(16, group), keys=16, warps=4, stages=3, programs=4)
-    tiles = TILES[128] if width <= 128 else TILES[256]
+    table = TURNING_TILES if turns else TILES
+    tiles = table[128] if width <= 128 else table[256]
     best = tiles[1]
     for least, tile in sorted(tiles.items()):
         if least <= requests:
@@ -144,7 +155,9 @@ def test_on_an_h200_attention_is_as_it_was_found_there(device: torch.device, mon
                 tile = prefill_tile(10**9, group, dim, dtype, device)
                 assert tile[:2] == ((64, 32) if dim * dtype.itemsize > 256 else (128, 64))
                 for requests in {max(least - below, 1) for least in BOUNDS for below in (0, 1)}:
-                    assert decode_tile(requests, group, dim, dtype, device) == found_best(requests, group, dim, dtype)
+                    for turns in (False, True):
+                        best = found_best(requests, group, dim, dtype, turns)
+                        assert decode_tile(requests, group, dim, dtype, device, turns) == best
 
 
 def test_attention_that_cannot_fit_is_refused(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +232,7 @@ def test_what_is_compiled_takes_no_more_than_foretold(capability: int, limit: in
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True)
     assert not done.returncode, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
-    assert len(said["kernels"]) == 5 + len(TILES[256]) + (2 + len(PARTS)) * (capability >= 90)
+    assert len(said["kernels"]) == 8 + len(TILES[256]) + len(TURNING_TILES[256]) + (2 + len(PARTS)) * (capability >= 90)
     for name, takes, foretold in said["kernels"]:
         assert 0 < takes <= foretold <= limit, name
     assert ("out of resource: shared memory" in said["as on an H200"]) == (limit == ADA)

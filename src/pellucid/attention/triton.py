@@ -71,7 +71,7 @@ TURNING_TILES = {
     },
     256: {
         1: Tile(16, keys=16, warps=1, stages=3, programs=7),
-        24: Tile(16, keys=16, warps=1, stages=3, programs=8),
+        41: Tile(16, keys=16, warps=1, stages=3, programs=8),
     },
 }
 """The same for attention that turns heads itself: fewer keys at a time, as every program has more to do before them."""

@@ -4,8 +4,8 @@ import triton
 import triton.language as tl
 
 from pellucid.attention.triton_tile import attend_keys
-from pellucid.attention.triton_turn import norm_weights, over_and_over, turned_request
-from pellucid.triton_heads import factor_at
+from pellucid.attention.triton_turn import beside, finished, norm_weights, places, turned_heads, with_newest
+from pellucid.triton_heads import factor
 from pellucid.triton_launch import LINE_BYTES, announce, await_input, fetch
 
 
@@ -151,18 +151,6 @@ def attend_part(
 
 
 @triton.jit
-def with_newest(queries, key, value, newest, scale, ROWS: tl.constexpr, COUNT: tl.constexpr, WIDTH: tl.constexpr):
-    """Queries [COUNT, WIDTH] as [ROWS, WIDTH], and sums, peak and total as `attend_keys` leaves them of one key, the
-    newest; or of none."""
-    score = tl.sum(queries.to(tl.float32) * key.to(tl.float32), 1)[:, None] * scale
-    scores = tl.reshape(over_and_over(score, COUNT, 1, ROWS), (ROWS,))
-    peak = tl.where(newest, scores, float("-inf"))
-    total = tl.where(newest, tl.full([ROWS], 1.0, tl.float32), 0.0)
-    acc = tl.broadcast_to(value.to(tl.float32), (ROWS, WIDTH))
-    return over_and_over(queries, COUNT, WIDTH, ROWS), acc, peak, total
-
-
-@triton.jit
 def leave(
     out, acc, peak, total, sums, weights, arrived, head, program, first, used, out_head_stride, GROUP: tl.constexpr,
     PADDED_GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, ROWS: tl.constexpr,
@@ -218,35 +206,41 @@ def decode_kernel(
     token = tl.where(row < 0, 0, token).to(tl.int64)
     table = tables + tl.maximum(row, 0).to(tl.int64) * table_stride
     blocks = held(table, begin, end, KEYS, BLOCK_SIZE, EARLY=True)
-    if begin < end:
+    LATE: tl.constexpr = TURN and SCALED  # cuBLAS, which came before, has ended
+    if not LATE and begin < end:
         fetch_tile(k_pool, v_pool, blocks, head, begin, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PDL)
     members, dims = tl.arange(0, ROWS), tl.arange(0, PADDED_DIM)
     if TURN:
+        some = (row >= 0) & (dims < HEAD_DIM)
         turns = token * (HEAD_DIM // 2) + dims % (HEAD_DIM // 2)
-        c, s, slot = (
-            early(cos + turns, dims < HEAD_DIM),
-            early(sin + turns, dims < HEAD_DIM),
-            early(slots + token, True),
+        c, s, slot = early(cos + turns, some), early(sin + turns, some), early(slots + token, row >= 0)
+        of_q, of_k = (
+            norm_weights(q_norm, dims, some, c, NORM, HEAD_DIM),
+            norm_weights(k_norm, dims, some, c, NORM, HEAD_DIM),
         )
-        q_weights = norm_weights(q_norm, dims, c, NORM, HEAD_DIM)
-        k_weights = norm_weights(k_norm, dims, c, NORM, HEAD_DIM)
     await_input(PDL)
     if row < 0:
         return
     q += token * q_token_stride
     if TURN:
-        factor = 1.0
-        if SCALED:
-            factor = factor_at(x + token * x_stride, x_eps, K, WIDTH)
         newest = (begin < end) & (program == first + used - 1)
-        queries, key, value = turned_request(
-            q, bias, head, dims, newest, factor, q_weights, k_weights, eps, c, s, GROUP, PADDED_GROUP, KV_HEADS,
-            HEAD_DIM, BIAS, NORM,
-        )  # fmt: skip
-        queries, key, value = queries.to(q.dtype.element_ty), key.to(q.dtype.element_ty), value.to(q.dtype.element_ty)
-        there = (slot * KV_HEADS + head) * HEAD_DIM + dims[None, :]
-        tl.store(k_pool + there, key, mask=(newest & (dims < HEAD_DIM))[None, :])
-        tl.store(v_pool + there, value, mask=(newest & (dims < HEAD_DIM))[None, :])
+        at_q, at_k, at_v, there, mine = places(head, dims, newest, GROUP, PADDED_GROUP, KV_HEADS, HEAD_DIM)
+        query_heads, key_head = beside(q + at_q, dims, there, HEAD_DIM), beside(q + at_k, dims, mine, HEAD_DIM)
+        value = tl.load(q + at_v + dims[None, :], mask=mine, other=0.0)
+        if SCALED:
+            tl.debug_barrier()  # else it is loaded first, and added up before the heads are asked for
+            wide = tl.arange(0, WIDTH)
+            x_row = tl.load(x + token * x_stride + wide, mask=wide < K, other=0.0)
+        if LATE and begin < end:
+            fetch_tile(k_pool, v_pool, blocks, head, begin, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PDL)
+        unit = factor(x_row, x_eps, K) if SCALED else 1.0
+        queries = turned_heads(query_heads, bias + at_q, dims, there, unit, of_q, eps, c, s, HEAD_DIM, BIAS, NORM)
+        key = turned_heads(key_head, bias + at_k, dims, mine, unit, of_k, eps, c, s, HEAD_DIM, BIAS, NORM)
+        value = finished(value, bias + at_v, dims, mine, unit, BIAS).to(q.dtype.element_ty)
+        queries, key = queries.to(q.dtype.element_ty), key.to(q.dtype.element_ty)
+        put = (slot * KV_HEADS + head) * HEAD_DIM + dims[None, :]
+        tl.store(k_pool + put, key, mask=mine)
+        tl.store(v_pool + put, value, mask=mine)
         queries, acc, peak, total = with_newest(queries, key, value, newest, scale, ROWS, PADDED_GROUP, PADDED_DIM)
         end -= newest.to(tl.int32)
     else:
