@@ -174,6 +174,39 @@ def leave(
             store_heads(out, mean, head * GROUP, out_head_stride, PADDED_GROUP, GROUP, HEAD_DIM, PADDED_DIM)
 
 
+@triton.jit
+def turned_request(
+    heads, x, x_eps, bias, of_q, of_k, eps, cos, sin, k_pool, v_pool, slot, blocks, head, begin, end, newest, scale,
+    GROUP: tl.constexpr, PADDED_GROUP: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+    PADDED_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, K: tl.constexpr,
+    WIDTH: tl.constexpr, SCALED: tl.constexpr, BIAS: tl.constexpr, NORM: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """What `with_newest` gives, of the request whose heads begin at ``heads`` and whose row of `Unscaled` at ``x``; if
+    ``newest``, its key and value are put in ``slot``.
+
+    All is asked for before anything is computed: heads, then the row, then, if SCALED, the first tile of keys.
+    """
+    dims = tl.arange(0, PADDED_DIM)
+    at_q, at_k, at_v, there, mine = places(head, dims, newest, GROUP, PADDED_GROUP, KV_HEADS, HEAD_DIM)
+    queries, key = beside(heads + at_q, dims, there, HEAD_DIM), beside(heads + at_k, dims, mine, HEAD_DIM)
+    value = tl.load(heads + at_v + dims[None, :], mask=mine, other=0.0)
+    if SCALED:
+        tl.debug_barrier()  # else the compiler asks for the row first, and waits for it
+        wide = tl.arange(0, WIDTH)
+        row = tl.load(x + wide, mask=wide < K, other=0.0)
+        if begin < end:
+            fetch_tile(k_pool, v_pool, blocks, head, begin, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PDL)
+    unit = factor(row, x_eps, K) if SCALED else 1.0
+    own = heads.dtype.element_ty
+    queries = turned_heads(queries, bias + at_q, dims, there, unit, of_q, eps, cos, sin, HEAD_DIM, BIAS, NORM).to(own)
+    key = turned_heads(key, bias + at_k, dims, mine, unit, of_k, eps, cos, sin, HEAD_DIM, BIAS, NORM).to(own)
+    value = finished(value, bias + at_v, dims, mine, unit, BIAS).to(own)
+    put = (slot * KV_HEADS + head) * HEAD_DIM + dims[None, :]
+    tl.store(k_pool + put, key, mask=mine)
+    tl.store(v_pool + put, value, mask=mine)
+    return with_newest(queries, key, value, newest, scale, ROWS, PADDED_GROUP, PADDED_DIM)
+
+
 @triton.jit(do_not_specialize=["table_stride"], do_not_specialize_on_alignment=["tables"])
 def decode_kernel(
     out, q, k_pool, v_pool, tables, parts, sums, weights, arrived, table_stride, q_token_stride, q_head_stride,
@@ -206,47 +239,31 @@ def decode_kernel(
     token = tl.where(row < 0, 0, token).to(tl.int64)
     table = tables + tl.maximum(row, 0).to(tl.int64) * table_stride
     blocks = held(table, begin, end, KEYS, BLOCK_SIZE, EARLY=True)
-    LATE: tl.constexpr = TURN and SCALED  # cuBLAS, which came before, has ended
-    if not LATE and begin < end:
+    if not (TURN and SCALED) and begin < end:  # there cuBLAS came before, and has ended
         fetch_tile(k_pool, v_pool, blocks, head, begin, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PDL)
-    members, dims = tl.arange(0, ROWS), tl.arange(0, PADDED_DIM)
+    dims = tl.arange(0, PADDED_DIM)
     if TURN:
         some = (row >= 0) & (dims < HEAD_DIM)
         turns = token * (HEAD_DIM // 2) + dims % (HEAD_DIM // 2)
         c, s, slot = early(cos + turns, some), early(sin + turns, some), early(slots + token, row >= 0)
-        of_q, of_k = (
-            norm_weights(q_norm, dims, some, c, NORM, HEAD_DIM),
-            norm_weights(k_norm, dims, some, c, NORM, HEAD_DIM),
-        )
+        of_q = norm_weights(q_norm, dims, some, c, NORM, HEAD_DIM)
+        of_k = norm_weights(k_norm, dims, some, c, NORM, HEAD_DIM)
     await_input(PDL)
     if row < 0:
         return
     q += token * q_token_stride
     if TURN:
         newest = (begin < end) & (program == first + used - 1)
-        at_q, at_k, at_v, there, mine = places(head, dims, newest, GROUP, PADDED_GROUP, KV_HEADS, HEAD_DIM)
-        query_heads, key_head = beside(q + at_q, dims, there, HEAD_DIM), beside(q + at_k, dims, mine, HEAD_DIM)
-        value = tl.load(q + at_v + dims[None, :], mask=mine, other=0.0)
-        if SCALED:
-            tl.debug_barrier()  # else it is loaded first, and added up before the heads are asked for
-            wide = tl.arange(0, WIDTH)
-            x_row = tl.load(x + token * x_stride + wide, mask=wide < K, other=0.0)
-        if LATE and begin < end:
-            fetch_tile(k_pool, v_pool, blocks, head, begin, KEYS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, PDL)
-        unit = factor(x_row, x_eps, K) if SCALED else 1.0
-        queries = turned_heads(query_heads, bias + at_q, dims, there, unit, of_q, eps, c, s, HEAD_DIM, BIAS, NORM)
-        key = turned_heads(key_head, bias + at_k, dims, mine, unit, of_k, eps, c, s, HEAD_DIM, BIAS, NORM)
-        value = finished(value, bias + at_v, dims, mine, unit, BIAS).to(q.dtype.element_ty)
-        queries, key = queries.to(q.dtype.element_ty), key.to(q.dtype.element_ty)
-        put = (slot * KV_HEADS + head) * HEAD_DIM + dims[None, :]
-        tl.store(k_pool + put, key, mask=mine)
-        tl.store(v_pool + put, value, mask=mine)
-        queries, acc, peak, total = with_newest(queries, key, value, newest, scale, ROWS, PADDED_GROUP, PADDED_DIM)
+        queries, acc, peak, total = turned_request(
+            q, x + token * x_stride, x_eps, bias, of_q, of_k, eps, c, s, k_pool, v_pool, slot, blocks, head, begin, end,
+            newest, scale, GROUP, PADDED_GROUP, KV_HEADS, HEAD_DIM, PADDED_DIM, BLOCK_SIZE, ROWS, KEYS, K, WIDTH,
+            SCALED, BIAS, NORM, PDL,
+        )  # fmt: skip
         end -= newest.to(tl.int32)
     else:
-        real = (members < GROUP)[:, None] & (dims < HEAD_DIM)[None, :]
-        heads = (head * GROUP + members)[:, None] * q_head_stride
-        queries = tl.load(q + heads + dims[None, :], mask=real, other=0.0)
+        members = tl.arange(0, ROWS)
+        heads = (head * GROUP + members)[:, None] * q_head_stride + dims[None, :]
+        queries = tl.load(q + heads, mask=(members < GROUP)[:, None] & (dims < HEAD_DIM)[None, :], other=0.0)
         acc = tl.zeros([ROWS, PADDED_DIM], tl.float32)
         peak = tl.full([ROWS], float("-inf"), tl.float32)
         total = tl.zeros([ROWS], tl.float32)
