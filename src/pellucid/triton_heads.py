@@ -62,4 +62,5 @@ def normed(x, scale, weight):
 
 @triton.jit
 def turned(first, second, cos, sin):
+    """A pair by its angle. (`pellucid.attention.triton_turn.turned_heads` does it number by number.)"""
     return first * cos - second * sin, second * cos + first * sin

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
+from near import assert_near
 from paged_steps import LAYER, Sizes, Step, check, expected, make_step, pad, verify
 
 from pellucid.attention import KVStorage, attention_backend
@@ -17,6 +18,8 @@ from pellucid.attention import triton as triton_attention
 from pellucid.attention.triton import LEAST_PART, TILES, TritonAttention, prefill_tile, processors
 from pellucid.attention.triton_prefill import find_request
 from pellucid.errors import ConfigError
+from pellucid.ops import PlainOps
+from pellucid.triton_heads import Unscaled, Unturned
 
 ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="only a GPU can show this")
 MIX = [(1, 1), (7, 7), (1, 19), (5, 23), (3, 150), (1, 150)]
@@ -71,6 +74,68 @@ def test_sizes_of_blocks(
 @pytest.mark.parametrize("dim", [8, 48, 96, 256])
 def test_sizes_of_heads(backend: TritonAttention, device: torch.device, draw: torch.Generator, dim: int) -> None:
     check(backend, make_step(MIX, Sizes(4, 2, dim), torch.float32, device, draw))
+
+
+@pytest.mark.parametrize(
+    ("group", "kv_heads", "dim", "block_size", "left"),
+    [
+        (3, 2, 24, 4, "factors, bias and norms"),
+        (2, 1, 128, 16, "factors and norms"),
+        (17, 1, 20, 16, "bias"),
+        (1, 2, 64, 16, "factors"),
+        (5, 1, 256, 32, "bias and norms"),
+        (3, 3, 64, 16, ""),
+    ],
+)
+def test_heads_that_it_turns_itself(
+    backend: TritonAttention, dtype: torch.dtype, device: torch.device, draw: torch.Generator, group: int,
+    kv_heads: int, dim: int, block_size: int, left: str,
+) -> None:  # fmt: skip
+    """With all that may be left to do before: as if it had been done, the newest K and V in their slots, and nothing
+    else written; padding becomes zeros."""
+    contexts = [1, 16, 17, 33, 64, 65, 97, 200]
+    sizes = Sizes(group * kv_heads, kv_heads, dim, block_size)
+    step = pad(make_step([(1, context) for context in contexts], sizes, dtype, device, draw), 2, 2, one_token_each=True)
+    packed = torch.cat([heads.flatten(1) for heads in (step.q, step.k, step.v)], 1)
+    x = torch.randn(len(packed), 40, generator=draw).to(device, dtype)
+    bias, norms = torch.randn(packed[0].shape, generator=draw), torch.randn(2, dim, generator=draw)
+    bias, norms = bias.to(device, dtype), norms.to(device, dtype)
+    angles = torch.rand(len(packed), dim // 2, generator=draw).to(device) * 1000
+    unturned = Unturned(
+        packed, angles.cos(), angles.sin(), tuple(norms) if "norms" in left else None, 1e-5,
+        Unscaled(x, 1e-5) if "factors" in left else None, bias if "bias" in left else None,
+    )  # fmt: skip
+    done = Step(step.kv, step.layout, *(heads.to(dtype) for heads in finished(unturned, group * kv_heads, kv_heads)))
+    right, _, pool = expected(done)
+
+    q, layout = packed[:, : group * kv_heads * dim].unflatten(1, (-1, dim)), replace(step.layout, apart=True)
+    out = torch.empty(q.shape, dtype=dtype, device=device)
+    before = step.kv.tensor.clone()
+    backend.attend(LAYER, q, step.kv, layout, out, backend.plan(q, step.kv, layout, turns=True), unturned)
+    assert_near(out[: len(contexts)], right[: len(contexts)].double(), units=8)
+    assert not out[len(contexts) :].any()
+    written = layout.slots[: len(contexts)]
+    slots, exact = step.kv.tensor.flatten(2, 3), pool.tensor.flatten(2, 3)
+    assert_near(slots[LAYER][:, written], exact[LAYER][:, written].double())
+    before.flatten(2, 3)[LAYER][:, written] = slots[LAYER][:, written]
+    torch.testing.assert_close(step.kv.tensor, before, rtol=0, atol=0, equal_nan=True)
+
+
+def finished(unturned: Unturned, heads: int, kv_heads: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """q, k and v as `Unturned` says, in plain torch and float64."""
+    packed, cos, sin, norms, eps, unscaled, bias = unturned
+    plain, x = PlainOps(torch.float64), packed.double()
+    if unscaled is not None:
+        x = x * (unscaled.x.double().square().mean(1, keepdim=True) + unscaled.eps).rsqrt()
+    if bias is not None:
+        x = x + bias.double()
+    q, k, v = x.unflatten(1, (heads + 2 * kv_heads, -1)).split((heads, kv_heads, kv_heads), 1)
+    if norms is not None:
+        q, k = plain.rms_norm(q, norms[0].double(), eps), plain.rms_norm(k, norms[1].double(), eps)
+    q, k = q.contiguous(), k.contiguous()
+    for turning in (q, k):
+        plain.rotate(turning, cos.double(), sin.double())
+    return q, k, v
 
 
 @pytest.mark.parametrize(("width", "requests"), [(width, least) for width in TILES for least in TILES[width]])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from near import assert_near, random
 
 from pellucid.attention import KVStorage, ReferenceAttention, StepLayout
 from pellucid.attention.reference import attend, gather
-from pellucid.attention.triton import TritonAttention
+from pellucid.attention.triton import Plan, TritonAttention
 from pellucid.model.llama import Model, tensor_shapes
 from pellucid.model.tiny import CONFIG
 from pellucid.model.weights import RandomWeights
@@ -20,6 +21,7 @@ from pellucid.ops import Heads, Layer, Ops, PlainOps, triton_decoder, triton_mat
 from pellucid.ops.triton import TritonOps
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import TUNED, Tile
+from pellucid.triton_heads import Unturned
 
 EPS, BLOCK, BLOCKS, HIDDEN, INNER = 1e-5, 4, 240, 40, 56
 
@@ -74,6 +76,26 @@ class AttendsAsReference:
         for row, context in enumerate(layout.context_lens.tolist()):
             blocks, mine = layout.block_tables[row], slice(bounds[row], bounds[row + 1])
             out[mine] = attend(q[mine], gather(k, blocks, context), gather(v, blocks, context))
+
+
+class NotedAttention(TritonAttention):
+    """Whether it was to turn heads itself, in each layer."""
+
+    def __init__(self) -> None:
+        self.turned: list[bool] = []
+
+    def attend(
+        self,
+        layer: int,
+        q: torch.Tensor,
+        kv: KVStorage,
+        layout: StepLayout,
+        out: torch.Tensor,
+        plan: Plan,
+        unturned: Unturned | None = None,
+    ) -> None:
+        self.turned.append(unturned is not None)
+        super().attend(layer, q, kv, layout, out, plan, unturned)
 
 
 def make_layers(kind: Kind, ops: Ops, seed: int, device: torch.device, dtype: torch.dtype) -> list[Layer]:
@@ -184,7 +206,7 @@ def check_decoder(
     tokens, dtype, device = len(found), found.dtype, found.device
     seed = int(torch.randint(2**31, (), generator=draw))
     layout, positions = (make_decoding if decoding else make_layout)(tokens, draw, device)
-    attention = TritonAttention() if decoding else AttendsAsReference()
+    attention = NotedAttention() if decoding else AttendsAsReference()
     angles = positions[:, None].float() * 10000 ** -torch.linspace(0, 0.9, kind.heads.dim // 2, device=device)
     cos, sin = angles.cos(), angles.sin()
     before = random((2, 2, BLOCKS, BLOCK, kind.heads.keys, kind.heads.dim), draw, dtype, device)
@@ -201,7 +223,9 @@ def check_decoder(
     slots, written = pool.tensor.flatten(2, 3), layout.slots[real]
     assert_near(slots[:, :, written], exact.tensor.flatten(2, 3)[:, :, written], units=40)
     rest = torch.ones(BLOCKS * BLOCK, dtype=torch.bool, device=device)
-    rest[layout.slots] = False
+    rest[written] = False
+    if isinstance(attention, NotedAttention):
+        assert attention.turned == [True, True]
     assert torch.equal(slots[:, :, rest], before.flatten(2, 3)[:, :, rest])
 
 
@@ -216,7 +240,36 @@ def test_attention_turns_heads(
     """Straight from the product: of contexts of one part and of several, and of padding."""
     share_out(KINDS[name], way, monkeypatch)
     found = random((tokens, HIDDEN), draw, dtype, device)
+    late: list[bool] = []
+    product = triton_matrix.product
+
+    def noted(*arguments: Any, **options: Any) -> None:
+        late.append(options.get("late", False))
+        product(*arguments, **options)
+
+    monkeypatch.setattr(triton_matrix, "product", noted)
     check_decoder(KINDS[name], found, draw, decoding=True)
+    ours = (KINDS[name].norms is False and way == "ours") or tokens == 1
+    assert late.count(True) == (2 if ours else 0)  # else the plan might be read before it is made
+
+
+@pytest.mark.parametrize(
+    ("name", "apart", "turned"), [("llama", True, False), ("qwen3", True, True), ("qwen3", False, False)]
+)
+def test_heads_turn_before_attention_if_they_are_few_or_another_reads_them(
+    name: str, apart: bool, turned: bool, draw: torch.Generator, device: torch.device
+) -> None:
+    """Few turn in the product itself, where that is ours and heads are not normed."""
+    kind, attention = KINDS[name], NotedAttention()
+    layout, positions = make_decoding(2, draw, device)
+    angles = positions[:, None].float() * torch.ones(kind.heads.dim // 2, device=device)
+    layers = make_layers(kind, TritonOps(torch.float32), 5, device, torch.float32)
+    decoder = TritonOps(torch.float32).decoder(layers, kind.heads, EPS)
+    assert decoder is not None
+    pool = make_pool(kind, torch.float32, torch.zeros(2, 2, BLOCKS, BLOCK, kind.heads.keys, kind.heads.dim))
+    x = random((2, HIDDEN), draw, torch.float32, device)
+    decoder(x, angles.cos(), angles.sin(), pool, replace(layout, apart=apart), attention)
+    assert attention.turned == [turned, turned]
 
 
 @pytest.mark.parametrize(("name", "tokens"), CASES)

@@ -15,8 +15,9 @@ from pellucid.ops import PlainOps, triton_matmul
 from pellucid.ops.triton import TritonOps
 from pellucid.ops.triton_gate import gated
 from pellucid.ops.triton_matrix import TritonGated, TritonLinear, TritonVocabulary
-from pellucid.ops.triton_norm import Unscaled, rms_norm
+from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import NARROW, TUNED, WIDE, Tile, rows_of
+from pellucid.triton_heads import Unscaled
 
 EPS = 1e-5
 SHAPES = ((32, 64), (35, 200), (16, 576))

@@ -30,4 +30,5 @@ class StepLayout:
     max_query: int
     """The most tokens that any one request computes, or more."""
     apart: bool = False
-    """Whether no request reads K and V that another one writes in this step."""
+    """Whether all compute one token, and none reads K and V that another one writes in this step. (That somebody does
+    is unknown, if this is not so.)"""

@@ -81,7 +81,7 @@ BOUNDS = sorted({least for table in (TILES, TURNING_TILES) for tiles in table.va
 class Plan(NamedTuple):
     """Which part of which context each program of `decode_kernel` reads, and what parts leave for the last of them.
 
-    ``counters`` are for other kernels of the step: 0, as they must be whenever none is at work.
+    ``tile`` is how it reads: parts begin at multiples of its keys. ``counters`` are for other kernels of the step: 0, as they must be whenever none is at work.
     """
 
     parts: torch.Tensor
@@ -89,6 +89,7 @@ class Plan(NamedTuple):
     weights: torch.Tensor
     arrived: torch.Tensor
     counters: torch.Tensor
+    tile: Tile
 
 
 class TritonAttention(AttentionBackend):
@@ -165,6 +166,7 @@ class TritonAttention(AttentionBackend):
             weights=torch.empty((every, group), dtype=torch.float32, device=q.device),
             arrived=counts[:every],
             counters=counts[every:],
+            tile=tile,
         )
         plan_kernel[(requests,)](
             plan.parts, counts, layout.context_lens, layout.query_start, requests, int(is_mixed(q, layout)),
@@ -185,8 +187,8 @@ class TritonAttention(AttentionBackend):
     ) -> None:
         """The attention of every token into ``out``, both [T, heads, head_dim]; that of padding is zeros.
 
-        All of the step's K and V are in the pool; or, if the layout is ``apart``, heads may come ``unturned``, of which
-        ``q`` are the queries, and K and V are put there. In a step of one token a request (``max_query`` 1 and T = R)
+        All of the step's K and V are in the pool; or, if the layout is ``apart`` and the plan is for that, heads come
+        ``unturned``, of which ``q`` are the queries, and K and V are put there. In a step of one token a request (``max_query`` 1 and T = R)
         the token of request r is token r, padding included. ``plan`` is read before the kernel before this one has
         ended: there must be one in between that awaits that of `plan` before it lets the next start.
         """
@@ -207,8 +209,7 @@ class TritonAttention(AttentionBackend):
         k_pool, v_pool = kv.layer(layer)
         kv_heads, dim = k_pool.shape[2:]
         group, padded_dim = q.shape[1] // kv_heads, padded(dim)
-        turns = unturned is not None
-        tile = decode_tile(len(layout.context_lens), group, padded_dim, q.dtype, q.device, turns)
+        tile = plan.tile
         padded_group = triton.next_power_of_2(group)
         _, cos, sin, norms, eps, unscaled, bias = unturned or Unturned(q, q, q)
         q_norm, k_norm = norms or (q, q)
@@ -219,10 +220,10 @@ class TritonAttention(AttentionBackend):
             q.stride(1), out.stride(0), out.stride(1), scale(dim), x, x.stride(0), x_eps, q if bias is None else bias,
             q_norm, k_norm, eps, cos, sin, layout.slots, GROUP=group, PADDED_GROUP=padded_group, KV_HEADS=kv_heads,
             HEAD_DIM=dim, PADDED_DIM=padded_dim, BLOCK_SIZE=kv.block_size, ROWS=tile.rows, KEYS=tile.keys,
-            FIELDS=FIELDS.value, AT_ONCE=max(1, 2048 * tile.warps // (padded_group * padded_dim)), TURN=turns, K=width,
-            WIDTH=triton.next_power_of_2(width), SCALED=unscaled is not None, BIAS=bias is not None,
-            NORM=norms is not None, UPCAST=upcast(q.dtype), num_warps=tile.warps, num_stages=tile.stages,
-            **chained(q.device),
+            FIELDS=FIELDS.value, AT_ONCE=max(1, 2048 * tile.warps // (padded_group * padded_dim)),
+            TURN=unturned is not None, K=width, WIDTH=triton.next_power_of_2(width), SCALED=unscaled is not None,
+            BIAS=bias is not None, NORM=norms is not None, UPCAST=upcast(q.dtype), num_warps=tile.warps,
+            num_stages=tile.stages, **chained(q.device),
         )  # fmt: skip
 
     def _prefill(self, layer: int, q: torch.Tensor, kv: KVStorage, layout: StepLayout, out: torch.Tensor) -> None:

@@ -24,7 +24,7 @@ def beside(heads, i, there, DIM: tl.constexpr):
 
 @triton.jit
 def norm_weights(norm, i, there, without, NORM: tl.constexpr, DIM: tl.constexpr):
-    """Those of numbers ``i`` and of their partners; ``without`` norm, that."""
+    """Those of numbers ``i`` and of their partners; ``without`` norm, that, as something must be returned."""
     own, other = without, without
     if NORM:
         own = tl.load(norm + i, mask=there, other=0.0)

@@ -31,7 +31,7 @@ class Planned(Protocol):
 
 
 class Attends(Protocol):
-    """The half of attention that comes after K and V have been written."""
+    """The half of attention that comes after K and V have been written, or after their product."""
 
     def plan(
         self, q: torch.Tensor, kv: KVStorage, layout: StepLayout, counters: int, *, turns: bool = False
@@ -113,11 +113,11 @@ class TritonDecoder:
     def _attention_turns(self, tokens: int, layout: StepLayout) -> bool:
         """Whether attention is given heads unturned: not if others read K and V in this step, and not if so few turn on
         their way out of the product."""
-        layer = self._layers[0]
-        return layout.apart and not (tokens <= FEW and self._turn_in_product(layer, tokens))
+        few = tokens <= FEW and self._turn_in_product(self._layers[0], tokens)
+        return layout.apart and not few
 
     def _turn_in_product(self, layer: TritonLayer, tokens: int) -> bool:
-        """A norm of whole heads needs the whole product first."""
+        """Whether q, k and v turn on their way out of the product. A norm of whole heads needs all of it first."""
         return layer.norms is None and tile_for(layer.qkv.weight, tokens) is not None
 
     def _normed(self, x: torch.Tensor, norm: torch.Tensor) -> tuple[torch.Tensor, float | None]:

@@ -176,7 +176,8 @@ def rotate(
 ) -> None:
     """Turn the heads of ``unturned`` [T, (H + 2 Hkv) · D] with all that comes before.
 
-    Queries are turned in place; keys, and values as they are, go to ``slots`` of ``pools``, if there are any.
+    Queries are turned in place; keys, and values as they are, go to ``slots`` ([T] int64) of the two ``pools`` of a
+    layer, if there are any.
     """
     packed, cos, sin, norms, eps, unscaled, bias = unturned
     if not len(packed):
