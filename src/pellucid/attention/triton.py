@@ -81,7 +81,8 @@ BOUNDS = sorted({least for table in (TILES, TURNING_TILES) for tiles in table.va
 class Plan(NamedTuple):
     """Which part of which context each program of `decode_kernel` reads, and what parts leave for the last of them.
 
-    ``tile`` is how it reads: parts begin at multiples of its keys. ``counters`` are for other kernels of the step: 0, as they must be whenever none is at work.
+    ``tile`` is how it reads: parts begin at multiples of its keys. ``counters`` are for other kernels of the step: 0, as
+    they must be whenever none is at work.
     """
 
     parts: torch.Tensor
@@ -188,9 +189,10 @@ class TritonAttention(AttentionBackend):
         """The attention of every token into ``out``, both [T, heads, head_dim]; that of padding is zeros.
 
         All of the step's K and V are in the pool; or, if the layout is ``apart`` and the plan is for that, heads come
-        ``unturned``, of which ``q`` are the queries, and K and V are put there. In a step of one token a request (``max_query`` 1 and T = R)
-        the token of request r is token r, padding included. ``plan`` is read before the kernel before this one has
-        ended: there must be one in between that awaits that of `plan` before it lets the next start.
+        ``unturned``, of which ``q`` are the queries, and K and V are put there. In a step of one token a request
+        (``max_query`` 1 and T = R) the token of request r is token r, padding included. ``plan`` is read before the
+        kernel before this one has ended: there must be one in between that awaits that of `plan` before it lets the
+        next start.
         """
         self._decode(layer, q, kv, layout, out, plan, unturned)
         if is_mixed(q, layout):

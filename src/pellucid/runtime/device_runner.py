@@ -37,8 +37,8 @@ class DeviceRunner:
     written by one step while another reads it. `collect` waits for the event behind its own step only: once
     a result is committed, and the fences of its blocks fall (I10), the device has made the writes they stood for.
 
-    A step is padded to a bucket: its padding rows have no context, and its padding tokens write to block 0 or nothing. With
-    ``enforce_eager``, and on a CPU, the same launches are made one by one instead of as a graph; so they are while
+    A step is padded to a bucket: its padding rows have no context, and its padding tokens write to block 0 or nothing.
+    With ``enforce_eager``, and on a CPU, the same launches are made one by one instead of as a graph; so they are while
     ``on_logits`` wants to see the logits [S, vocab_size] of the rows that sample (a copy, the caller's to keep), and
     while a row runs that may not sample more than `FORBIDDEN_WIDTH` tokens before its ``min_tokens``.
 
