@@ -26,10 +26,9 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from typing import Any
 
-from journal import without_journal
+from journal import Switch
 from pellucid import LLM, SamplingParams
 from pellucid.runtime.forced import ForcedRunner
 from report import Figure, load, print_json, show
@@ -48,6 +47,7 @@ class Clock:
     def __init__(self, llm: LLM, *, pairs: bool) -> None:
         self._llm = llm
         self._pairs = pairs
+        self._switch = Switch(llm)
         self._parts: dict[str, float] = {}
         self._ended = 0.0
         self.on: list[dict[str, float]] = []
@@ -79,10 +79,11 @@ class Clock:
         between = time.perf_counter() - self._ended  # what `generate` did since the last turn
         self._parts.clear()
         blind = self._pairs and len(self.on) > len(self.off)
-        with without_journal(self._llm) if blind else nullcontext():
-            start = time.perf_counter()
-            answer = self._advance(asynchronous)
-            whole = time.perf_counter() - start + between
+        self._switch.turn(not blind)
+        start = time.perf_counter()
+        answer = self._advance(asynchronous)
+        whole = time.perf_counter() - start + between
+        self._switch.turn(True)
         glue = whole - sum(self._parts.values())
         (self.off if blind else self.on).append(self._parts | {"glue": glue, "step": whole})
         self._ended = time.perf_counter()

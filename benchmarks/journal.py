@@ -1,7 +1,7 @@
 """What does the journal cost a model that runs? The same engine, its journal on in one step and off in the next.
 
 The engine has no switch for its journal, for everything that can be observed is a fold over it. Here acts are
-neither built nor kept in every other step (`without_journal`), which makes the engine blind and is done nowhere
+neither built nor kept in every other step (`Switch`), which makes the engine blind and is done nowhere
 else. Neighbouring steps of one batch that decodes run in the same memory and the same moment, which two runs, let
 alone two engines, do not: ``journal_cost`` is the median over all pairs of neighbours of what the journal adds,
 as a share of a step; the order changes from pair to pair. ``low`` and ``high`` bound that median (95 %, by the
@@ -20,7 +20,6 @@ import random
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from itertools import count
 from types import SimpleNamespace
 
@@ -40,26 +39,28 @@ KEPT = (acts.Lookup,)
 """Acts that the accounting itself reads (the counters of hits and misses)."""
 
 
-@contextmanager
-def without_journal(llm: LLM) -> Iterator[None]:
-    """Inside, the manager's acts are not built and ``llm``'s journal keeps nothing. The journal is worthless then."""
+class Switch:
+    """Whether acts of ``llm`` are built and kept. With it off, its journal is worthless from then on.
 
-    def nothing(*fields: object) -> None:
+    Either way costs the same: on a card, a step that is timed is shorter by what the host did before it.
+    """
+
+    def __init__(self, llm: LLM) -> None:
+        self._journal, self._append = llm.kv.journal, llm.kv.journal.append
+        named = vars(acts)
+        unbuilt = {
+            name: self._nothing
+            for name, kind in named.items()
+            if isinstance(kind, type) and issubclass(kind, acts.Act) and kind not in KEPT
+        }
+        self._blind = SimpleNamespace(**(named | unbuilt))
+
+    def turn(self, on: bool) -> None:
+        manager.acts, self._journal.append = (acts, self._append) if on else (self._blind, self._nothing)
+
+    @staticmethod
+    def _nothing(*fields: object) -> None:
         return None
-
-    journal = llm.kv.journal
-    append, named = journal.append, vars(acts)
-    unbuilt = {
-        name: nothing
-        for name, kind in named.items()
-        if isinstance(kind, type) and issubclass(kind, acts.Act) and kind not in KEPT
-    }
-    manager.acts = SimpleNamespace(**(named | unbuilt))
-    journal.append = nothing
-    try:
-        yield
-    finally:
-        manager.acts, journal.append = acts, append
 
 
 def prompts(options: argparse.Namespace, vocab_size: int) -> Iterator[dict[str, list[int]]]:
@@ -86,18 +87,22 @@ class Pairs:
             llm.add_request(name, {"prompt_token_ids": prompt}, params)
         while any(request.slots < len(batch[request.name]) for request in llm.kv.snapshot().requests):
             llm.step()
-        with undisturbed():
-            for pair in range((output - 4) // 2):  # nobody comes or goes in these
-                for journal in (True, False) if pair % 2 else (False, True):
-                    (self.on if journal else self.off).append(self._step(journal))
+        switch = Switch(llm)
+        try:
+            with undisturbed():
+                for pair in range((output - 4) // 2):  # nobody comes or goes in these
+                    for journal in (True, False) if pair % 2 else (False, True):
+                        switch.turn(journal)
+                        (self.on if journal else self.off).append(self._step())
+        finally:
+            switch.turn(True)
         while llm.has_unfinished_requests():
             llm.step()
 
-    def _step(self, journal: bool) -> float:
-        with nullcontext() if journal else without_journal(self._llm):
-            start = time.perf_counter()
-            self._llm.step()
-            return 1e3 * (time.perf_counter() - start)
+    def _step(self) -> float:
+        start = time.perf_counter()
+        self._llm.step()
+        return 1e3 * (time.perf_counter() - start)
 
 
 def measure(options: argparse.Namespace) -> list[Figure]:

@@ -266,7 +266,9 @@ def test_heads_turn_before_attention_if_they_are_few_or_another_reads_them(
     layers = make_layers(kind, TritonOps(torch.float32), 5, device, torch.float32)
     decoder = TritonOps(torch.float32).decoder(layers, kind.heads, EPS)
     assert decoder is not None
-    pool = make_pool(kind, torch.float32, torch.zeros(2, 2, BLOCKS, BLOCK, kind.heads.keys, kind.heads.dim))
+    pool = make_pool(
+        kind, torch.float32, torch.zeros(2, 2, BLOCKS, BLOCK, kind.heads.keys, kind.heads.dim, device=device)
+    )
     x = random((2, HIDDEN), draw, torch.float32, device)
     decoder(x, angles.cos(), angles.sin(), pool, replace(layout, apart=apart), attention)
     assert attention.turned == [turned, turned]

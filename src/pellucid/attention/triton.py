@@ -72,17 +72,21 @@ TURNING_TILES = {
     256: {
         1: Tile(16, keys=16, warps=1, stages=3, programs=7),
         41: Tile(16, keys=16, warps=1, stages=3, programs=8),
+        112: Tile(16, keys=32, warps=2, stages=4, programs=4),
+        144: Tile(16, keys=32, warps=2, stages=3, programs=5),
+        192: Tile(16, keys=16, warps=1, stages=3, programs=8),
     },
 }
-"""The same for attention that turns heads itself: fewer keys at a time, as every program has more to do before them."""
+"""The same for attention that turns heads itself. From 112 rows of heads of 128 numbers on they are the best for contexts
+of many lengths; 128 equal ones of 600 would take 6 % less with those before."""
 BOUNDS = sorted({least for table in (TILES, TURNING_TILES) for tiles in table.values() for least in tiles})
 
 
 class Plan(NamedTuple):
     """Which part of which context each program of `decode_kernel` reads, and what parts leave for the last of them.
 
-    ``tile`` is how it reads: parts begin at multiples of its keys. ``counters`` are for other kernels of the step: 0, as
-    they must be whenever none is at work.
+    ``tile`` is how it reads: parts begin at multiples of its keys. ``counters`` are for other kernels of the step: 0,
+    as they must be whenever none is at work.
     """
 
     parts: torch.Tensor
