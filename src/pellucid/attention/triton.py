@@ -77,8 +77,8 @@ TURNING_TILES = {
         192: Tile(16, keys=16, warps=1, stages=3, programs=8),
     },
 }
-"""The same for attention that turns heads itself. From 112 rows of heads of 128 numbers on they are the best for contexts
-of many lengths; 128 equal ones of 600 would take 6 % less with those before."""
+"""The same for attention that turns heads itself. From 112 rows of heads of 128 numbers on they are the best for
+contexts of many lengths; 128 equal ones of 600 would take 6 % less with those before."""
 BOUNDS = sorted({least for table in (TILES, TURNING_TILES) for tiles in table.values() for least in tiles})
 
 
