@@ -56,6 +56,11 @@ def taken_by_product(outputs: int, inputs: int, tokens: int, dtype: torch.dtype,
     return [*loaded[-1], triton_tiles.shared_bytes(tile, rows, inputs, dtype.itemsize)]
 
 
+def differing(tiles: dict[int, attention.Tile]) -> list[int]:
+    """Rows of tiles that are kernels of their own, whatever number of their programs there are: each is loaded once."""
+    return list({tile._replace(programs=1): rows for rows, tile in tiles.items()}.values())
+
+
 def taken_by_turning(group: int, dim: int, dtype: torch.dtype, requests: int) -> list[object]:
     """Of attention that turns heads itself, after cuBLAS, with all that may be left to do."""
     kv, packed = KVStorage(1, 2, 16, 1, dim, dtype), torch.zeros(requests, (group + 2) * dim, dtype=dtype)
@@ -130,7 +135,7 @@ def main() -> None:
         taken_by_turning(64, 128, torch.float32, 1),
         taken_by_turning(3, 256, torch.bfloat16, 4),
         taken_by_turning(3, 64, torch.bfloat16, 64),
-        *[taken_by_turning(2, 128, torch.bfloat16, rows) for rows in attention.TURNING_TILES[256]],
+        *[taken_by_turning(2, 128, torch.bfloat16, rows) for rows in differing(attention.TURNING_TILES[256])],
         *(in_bulk() if CAPABILITY >= 90 else []),
     ]
     print(json.dumps({"kernels": kernels, "as on an H200": refused()}))
