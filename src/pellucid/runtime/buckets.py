@@ -39,14 +39,15 @@ class Buckets:
     def holding(self, tokens: int, rows: int, *, admits: bool = False) -> Bucket:
         """The smallest bucket for so many tokens in so many rows. Raises `InvariantViolation` if there is none.
 
-        ``admits``: some requests are new, so blocks of their prefix may be written by others in the same step.
+        ``admits``: some requests are new, so blocks of their prefix may be written by others, if there are any, in the
+        same step.
         """
         if rows > self.max_rows or tokens > self.max_tokens:
             raise InvariantViolation(
                 f"A step of {tokens} tokens in {rows} rows is larger than the {self.max_tokens} in {self.max_rows} "
                 "that the runner was made for."
             )
-        if tokens == rows and not admits:
+        if tokens == rows and not (admits and rows > 1):
             size = self._decode[bisect_left(self._decode, rows)]
             return Bucket(size, size, True)
         return Bucket(self._mixed[bisect_left(self._mixed, tokens)], self.max_rows, False)
