@@ -27,16 +27,6 @@ def chained(device: torch.device) -> dict[str, bool]:
     return {"PDL": True, "launch_pdl": True}
 
 
-def copies_in_bulk(device: torch.device) -> bool:
-    """Whether ``device`` has tensor memory access: from compute capability 9.0 on. (Triton does without, elsewhere.)"""
-    return INTERPRETED or torch.cuda.get_device_capability(device) >= (9, 0)
-
-
-def copyable(matrix: torch.Tensor) -> bool:
-    """Whether tiles of ``matrix`` can be copied in bulk, where its device can: rows begin at multiples of 16 bytes."""
-    return matrix.data_ptr() % 16 == 0 and matrix.stride(0) * matrix.itemsize % 16 == 0 and matrix.stride(1) == 1
-
-
 @cache
 def processors(device: torch.device) -> int:
     """Multiprocessors of the GPU; where there is none, few, since the interpreter runs one program after the other."""

@@ -39,9 +39,14 @@ class Part(NamedTuple):
     count: int
 
 
+def up(number: int, unit: int) -> int:
+    """How many of ``unit`` hold ``number``."""
+    return -(-number // unit)
+
+
 def number(context: int, span: int, unit: int) -> int:
     """Parts of ``context`` keys, none longer than ``span`` units."""
-    return max(1, -(-context // (span * unit)))
+    return max(1, up(context, span * unit))
 
 
 def shortest(contexts: list[int], slots: int, unit: int) -> int:
@@ -53,39 +58,44 @@ def shortest(contexts: list[int], slots: int, unit: int) -> int:
     raise AssertionError
 
 
-def numbers(contexts: list[int], slots: int, programs: int, unit: int) -> tuple[list[int], int]:
-    """Parts of each of ``contexts``, the longest first; and for how many each of those has room that are cut only
-    because a last round has few."""
-    units, some = [-(-context // unit) for context in contexts], sum(map(bool, contexts))
-    uneven = 3 * max(units, default=0) * slots > 4 * sum(units)
-    span = shortest(contexts, programs if uneven else slots, unit)
-    parts = [number(context, span, unit) for context in contexts]
-    left = some % slots
-    if uneven or some <= slots or not left or programs < len(contexts) + slots:
-        return parts, 0
-    room = min(slots // left, MOST_PARTS)
-    for place in range(some - left, some):
-        fewest = next(parts for parts in count(1) if parts == room or parts * LEAST_PART >= units[place] * unit)
-        each = -(-units[place] // fewest)
-        parts[place] = -(-units[place] // each)
-    return parts, room
+def shared_out(contexts: list[int], slots: int, programs: int, unit: int) -> tuple[list[int], int]:
+    """Parts of each of ``contexts``, but for a last round; and how many contexts that is left with."""
+    units, some = [up(context, unit) for context in contexts], sum(map(bool, contexts))
+    longest, everything = max(units, default=0), sum(units)
+    equal = 7 * longest * some <= 8 * everything
+    if equal and 2 * longest * slots <= 5 * everything:
+        counts = [1] * len(contexts)
+    else:
+        span = shortest(contexts, slots if equal else min(slots * 3 // 2, programs), unit)
+        counts = [number(context, span, unit) for context in contexts]
+    rounds = equal and some > slots and programs >= len(contexts) + slots
+    return counts, some % slots if rounds else 0
+
+
+def last_round(context: int, room: int, unit: int) -> int:
+    """Parts of a context that has room for so many."""
+    fewest = next(parts for parts in count(1) if parts == room or parts * LEAST_PART >= up(context, unit) * unit)
+    return up(up(context, unit), up(up(context, unit), fewest))
 
 
 def plain_plan(rows: Rows, slots: int, unit: int = UNIT, programs: int | None = None) -> list[Part | None]:
-    programs = programs or max(slots, len(rows))
     decoding = [(row, context) for row, (tokens, context) in enumerate(rows) if tokens == 1]
-    decoding.sort(key=lambda pair: (pair[1] + unit - 1) // unit, reverse=True)
-    counts, room = numbers([context for _, context in decoding], slots, programs, unit)
-    some = sum(context > 0 for _, context in decoding)
-    starts = list(accumulate((tokens for tokens, _ in rows), initial=0))
+    contexts = [context for _, context in decoding]
+    counts, left = shared_out(contexts, slots, programs or max(slots, len(rows)), unit)
+    shares = [(row, context, own) for (row, context), own in zip(decoding, counts, strict=True)]
+    shares.sort(key=lambda share: up(up(share[1], unit), share[2]), reverse=True)
+    starts, some = list(accumulate((tokens for tokens, _ in rows), initial=0)), sum(map(bool, contexts))
     parts: list[Part | None] = []
-    for place, ((row, context), own) in enumerate(zip(decoding, counts, strict=True)):
-        each = unit * -(-context // (own * unit))
+    for place, (row, context, own) in enumerate(shares):
+        room = own
+        if some - left <= place < some:
+            room = min(slots // left, MOST_PARTS)
+            own = last_round(context, room, unit)
+        each = unit * up(context, own * unit)
         begins = [each * part for part in range(own)]
         first = len(parts)
         parts += [Part(row, starts[row], begin, min(begin + each, context), first, own) for begin in begins]
-        if room and some - some % slots <= place < some:
-            parts += [None] * (room - own)
+        parts += [None] * (room - own)
     return trimmed(parts)
 
 
@@ -129,8 +139,6 @@ def check(rows: Rows, programs: int, parts: list[Part | None], unit: int = UNIT)
     there = [(place, part) for place, part in enumerate(parts) if part]
     contexts = [(row, list(own)) for row, own in groupby(there, lambda pair: pair[1].request)]
     assert sorted(row for row, _ in contexts) == decoding
-    units = [-(-rows[row][1] // unit) for row, _ in contexts]
-    assert units == sorted(units, reverse=True)
     for row, places in contexts:
         own = [part for _, part in places]
         context, lengths = rows[row][1], [part.end - part.begin for part in own]
@@ -154,7 +162,8 @@ def check(rows: Rows, programs: int, parts: list[Part | None], unit: int = UNIT)
         ([(1, 64)], 3, [(0, 0, 0, 64, 0, 1)]),
         ([(1, 65)], 3, [(0, 0, 0, 48, 0, 2), (0, 0, 48, 65, 0, 2)]),
         ([(1, 500)], 1, [(0, 0, 0, 500, 0, 1)]),
-        ([(1, 500)], 2, [(0, 0, 0, 256, 0, 2), (0, 0, 256, 500, 0, 2)]),
+        ([(1, 500)], 2, [(0, 0, 0, 500, 0, 1)]),
+        ([(1, 500)], 3, [(0, 0, 0, 176, 0, 3), (0, 0, 176, 352, 0, 3), (0, 0, 352, 500, 0, 3)]),
         (
             [(1, 160), (1, 0), (1, 33)],  # 10, 0 and 3 units: spans of 4 would make 5 parts
             4,
@@ -166,6 +175,11 @@ def check(rows: Rows, programs: int, parts: list[Part | None], unit: int = UNIT)
             [(3, 900), (1, 33), (0, 0), (1, 160)],
             3,  # with one more, as requests are four, parts may take turns
             [(3, 4, 0, 64, 0, 3), (3, 4, 64, 128, 0, 3), (3, 4, 128, 160, 0, 3), (1, 3, 0, 33, 3, 1)],
+        ),
+        (
+            [(1, 96), (1, 200), (1, 128)],  # the longest in parts that are shorter than others as they are
+            4,
+            [(2, 2, 0, 128, 0, 1), (1, 1, 0, 112, 1, 2), (1, 1, 112, 200, 1, 2), (0, 0, 0, 96, 3, 1)],
         ),
     ],
     ids=str,
@@ -241,35 +255,37 @@ def test_more_kv_heads_than_room_for_programs(monkeypatch: pytest.MonkeyPatch, d
 
 
 def test_more_requests_than_programs_at_once(monkeypatch: pytest.MonkeyPatch, draw: torch.Generator) -> None:
-    """The longest contexts are cut, as far as a round of programs more allows."""
+    """The longest contexts are cut, but into no more parts than half as many again as there are programs at once."""
     monkeypatch.setattr(triton_attention, "processors", lambda device: 1)
-    monkeypatch.setattr(triton_attention, "decode_tile", lambda *sizes: decode_tile(*sizes)._replace(programs=2))
-    rows = [(1, 40), (1, 900), (1, 64), (1, 100)]
+    monkeypatch.setattr(triton_attention, "decode_tile", lambda *sizes: decode_tile(*sizes)._replace(programs=4))
+    rows = [(1, 40), (1, 900), (1, 64)]
     step = make_step(rows, Sizes(1, 1), torch.float32, DEVICE, draw)
     plan = TritonAttention().plan(step.q, step.kv, step.layout)
-    assert len(plan.parts) == 4 + 2
-    assert read(plan.parts) == plain_plan(rows, 2, programs=6)
+    assert len(plan.parts) == 3 + 4
+    assert read(plan.parts) == plain_plan(rows, 4, programs=7)
     counts = [(part.request, part.count) for part in read(plan.parts) if part]
-    assert counts == [(1, 3)] * 3 + [(3, 1), (2, 1), (0, 1)]
+    assert counts == [(1, 4)] * 4 + [(2, 1), (0, 1)]
 
 
 @pytest.mark.parametrize(
     ("contexts", "slots", "parts"),
     [
         ([640] * 4, 4, [1] * 4),
-        ([640] * 3, 4, [1] * 3),  # longer than a fair share by a third, and by no more
-        ([656, 640, 640], 4, [3, 2, 2]),  # by more: seven programs
-        ([64, 64, 64, 6400], 4, [5, 1, 1, 1]),
-        ([800, 700, 700, 650, 600, 500, 400, 0], 8, [3, 2, 2, 2, 2, 2, 2, 1]),
+        ([640, 560, 560, 480], 4, [1] * 4),  # a seventh longer than the mean, and no more
+        ([656, 560, 560, 480], 4, [2, 1, 1, 1]),  # more: up to six parts, but of the second as many as of the third
+        ([6400, 64, 64, 64], 4, [3, 1, 1, 1]),
+        ([640] * 4, 10, [1] * 4),  # two and a half fair shares each, and no more
+        ([640] * 4, 11, [2] * 4),  # more
+        ([800, 700, 700, 650, 600, 500, 400, 0], 8, [2, 2, 2, 2, 1, 1, 1, 1]),
     ],
 )
-def test_parts_take_turns_where_a_context_is_much_longer_than_others(
+def test_equal_contexts_stay_whole_and_parts_of_others_take_turns(
     contexts: list[int], slots: int, parts: list[int]
 ) -> None:
     rows, programs = [(1, context) for context in contexts], len(contexts) + slots
     found = planned(rows, slots, programs=programs)
     assert found == plain_plan(rows, slots, programs=programs)
-    assert [part.count for part in found if part and part.begin == 0] == parts
+    assert {part.request: part.count for part in found if part} == dict(enumerate(parts))
     assert len(found) == sum(parts)
 
 
@@ -281,10 +297,10 @@ def test_parts_take_turns_where_a_context_is_much_longer_than_others(
         ([640] * 7, 4, [1] * 7),  # which leave no room for more
         ([640] * 8, 4, [1] * 8),
         ([64] * 9, 4, [1] * 9),
-        ([640, 640, 640, 640, 640, 80, 0, 0], 5, [1, 1, 1, 1, 1, (2, 5), 1, 1]),  # of 48 and 32; what is empty is last
+        ([80] * 6 + [0, 0], 5, [1, 1, 1, 1, 1, (2, 5), 1, 1]),  # of 48 and 32; what is empty is last
         ([144] * 4, 3, [1, 1, 1, (3, 3)]),
         ([160, 160, 160, 144], 4, [1] * 4),
-        ([800, 800, 800, 144], 3, [1, 1, 1, (3, 3)]),
+        ([160, 160, 160, 144], 3, [1, 1, 1, (3, 3)]),
         ([6400] * 66, 65, [1] * 65 + [(58, MOST_PARTS)]),  # of seven units: of six it would be 67
     ],
 )

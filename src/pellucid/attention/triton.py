@@ -67,18 +67,14 @@ TURNING_TILES = {
     128: {
         1: Tile(16, keys=16, warps=1, stages=3, programs=10),
         24: Tile(16, keys=16, warps=1, stages=3, programs=8),
-        41: Tile(16, keys=16, warps=1, stages=3, programs=10),
+        97: Tile(16, keys=16, warps=1, stages=3, programs=10),
     },
     256: {
         1: Tile(16, keys=16, warps=1, stages=3, programs=7),
-        41: Tile(16, keys=16, warps=1, stages=3, programs=8),
-        112: Tile(16, keys=32, warps=2, stages=4, programs=4),
-        144: Tile(16, keys=32, warps=2, stages=3, programs=5),
-        192: Tile(16, keys=16, warps=1, stages=3, programs=8),
+        24: Tile(16, keys=16, warps=1, stages=3, programs=8),
     },
 }
-"""The same for attention that turns heads itself. From 112 rows of heads of 128 numbers on they are the best for
-contexts of many lengths; 128 equal ones of 600 would take 6 % less with those before."""
+"""The same for attention that turns heads itself."""
 BOUNDS = sorted({least for table in (TILES, TURNING_TILES) for tiles in table.values() for least in tiles})
 
 
@@ -247,9 +243,9 @@ class TritonAttention(AttentionBackend):
 
 
 def programs_for(requests: int, slots: int) -> int:
-    """Of a step, for each KV head: no more than there are slots for at once, or, where a part or two for each request
-    would fill these, so many more that parts may take turns."""
-    return slots if 2 * requests <= slots else requests + slots
+    """Of a step, for each KV head: no more than there are slots for at once; or, if requests are not few beside these, so
+    many more that parts may take turns."""
+    return slots if 5 * requests <= 2 * slots else requests + slots
 
 
 def is_mixed(q: torch.Tensor, layout: StepLayout) -> bool:

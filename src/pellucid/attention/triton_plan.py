@@ -1,11 +1,12 @@
 """How a step's decoding contexts are shared out among the programs that read them: once a step, for all its layers.
 
-A context may be read in several parts side by side. The span of a part is the shortest at which all parts of all
-contexts are at work at once: there are no more than slots for programs, and one a context if that is more. Where one
-context would still be read when a slot's fair share of all has been, parts are shorter and take turns. The longest
-contexts are read first, so that what is under way last is short (Graham 1969, "Bounds on Multiprocessing Timing
-Anomalies": LPT); and where contexts take turns, those of a last round with room for more parts than contexts are cut
-into as many as there is room for.
+A context may be read in several parts side by side. Some of the slots for programs are enough to keep the memory busy:
+so contexts about equally long stay whole, if no slot has more than two and a half times its fair share of all to read.
+Else the span of a part is the shortest at which all parts of all contexts are at work at once: there are no more than
+slots, and one a context if that is more. But if contexts are unequal, the shorter leave slots idle too soon: then there
+are half as many parts again, which take turns. The longest parts are read first, so that what is under way last is
+short (Graham 1969, "Bounds on Multiprocessing Timing Anomalies": LPT); and where equal contexts take turns, those of a
+last round with room for more parts than contexts are cut into as many as there is room for.
 """
 
 import triton
@@ -48,14 +49,22 @@ def count_parts(context_lens, query_start, requests, mixed, span, UNIT: tl.const
 
 
 @triton.jit
+def length_of(units, parts):
+    """Units of each of the ``parts`` of a context of ``units``, but of the last, which may have fewer."""
+    return tl.cdiv(units, tl.maximum(parts, 1))
+
+
+@triton.jit
 def count_before(context_lens, query_start, requests, mixed, span, row, own, UNIT: tl.constexpr, TILE: tl.constexpr):
-    """Parts of the contexts of more units than ``own``, those of request ``row``, and of its equals before it."""
+    """Parts longer than those of the request ``row``, which have ``own`` units, and as long, of requests before it."""
     count = 0
     for start in range(0, requests, TILE):
         other = start + tl.arange(0, TILE)
         units, decodes = contexts_of(context_lens, query_start, other, requests, mixed, UNIT)
-        earlier = (units > own) | ((units == own) & (other < row))
-        count += tl.sum(parts_of(units, decodes & earlier, span), 0)
+        parts = parts_of(units, decodes, span)
+        length = length_of(units, parts)
+        earlier = (length > own) | ((length == own) & (other < row))
+        count += tl.sum(tl.where(earlier, parts, 0), 0)
     return count
 
 
@@ -96,15 +105,23 @@ def span_and_last_round(
     context_lens, query_start, requests, mixed, slots, programs, LEAST: tl.constexpr, MOST: tl.constexpr,
     UNIT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """The span: that of `shortest_span` for ``slots``, or, if a context is a third longer than a slot's fair share of
-    all, for all ``programs``. And of a last round, if there is one and ``programs`` are enough for its parts: how many
-    contexts, the shortest, are left for it, how many come before these, and how many parts each has room for."""
+    """The span of parts: a whole context's if contexts are equal, and stay whole; else that of `shortest_span` for
+    ``slots``, or, if they are unequal, for half as many again, as far as there are ``programs``. They are equal if the
+    longest is no more than a seventh longer than the mean. And of a last round, if there is one and ``programs`` are
+    enough for its parts: how many contexts, the shortest, are left for it, how many come before these, and how many
+    parts each has room for."""
     longest, everything, some = sizes(context_lens, query_start, requests, mixed, UNIT, TILE)
-    uneven = 3 * longest.to(tl.int64) * slots > 4 * everything.to(tl.int64)
-    most = tl.where(uneven, programs, slots)
-    span = shortest_span(context_lens, query_start, requests, mixed, longest, everything, most, LEAST, MOST, UNIT, TILE)
-    whole = uneven | (some <= slots) | (programs < requests + slots)
-    left = tl.where(whole, 0, some % slots)
+    length, all_units = longest.to(tl.int64), everything.to(tl.int64)
+    equal = 7 * length * some <= 8 * all_units
+    if equal & (2 * length * slots <= 5 * all_units):
+        span = tl.maximum(longest, 1)
+    else:
+        most = tl.where(equal, slots, tl.minimum(programs, slots * 3 // 2))
+        span = shortest_span(
+            context_lens, query_start, requests, mixed, longest, everything, most, LEAST, MOST, UNIT, TILE
+        )
+    in_turns = equal & (some > slots) & (programs >= requests + slots)
+    left = tl.where(in_turns, some % slots, 0)
     return span, left, some - left, tl.minimum(slots // tl.maximum(left, 1), MOST)
 
 
@@ -130,8 +147,8 @@ def plan_kernel(
     parts, arrived, context_lens, query_start, requests, mixed, slots, programs, counters, LEAST: tl.constexpr,
     MOST: tl.constexpr, UNIT: tl.constexpr, FIELDS: tl.constexpr, TILE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Grid (requests,): each writes the parts of its context to ``parts`` [programs, FIELDS] int32, behind those of
-    longer ones; the last request marks what is left there, and sets ``arrived`` [counters] int32 to 0. The parts of a
+    """Grid (requests,): each writes the parts of its context to ``parts`` [programs, FIELDS] int32, behind all longer
+    parts; the last request marks what is left there, and sets ``arrived`` [counters] int32 to 0. The parts of a
     context have as many units of UNIT keys (a tile of `decode_kernel`) each, and no more than so many parts need; the
     last may have fewer. Each context of a last round has room for equally many, of which it may leave some.
 
@@ -145,9 +162,11 @@ def plan_kernel(
         context_lens, query_start, requests, mixed, slots, programs, LEAST, MOST, UNIT, TILE
     )
     units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
-    first = count_before(context_lens, query_start, requests, mixed, span, row, units, UNIT, TILE)
-    first, count, places = in_last_round(first, parts_of(units, decodes, span), units, left, before, room, LEAST)
-    each = tl.maximum(tl.cdiv(units, tl.maximum(count, 1)), 1)
+    count = parts_of(units, decodes, span)
+    own = length_of(units, count)
+    first = count_before(context_lens, query_start, requests, mixed, span, row, own, UNIT, TILE)
+    first, count, places = in_last_round(first, count, units, left, before, room, LEAST)
+    each = tl.maximum(length_of(units, count), 1)
     context = tl.load(context_lens + row)
     token = row
     if mixed:

@@ -13,6 +13,7 @@ from pellucid.ops.triton_matrix import TritonGated, TritonLinear, most_counters,
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_rope import rotate, rotated_product
 from pellucid.ops.triton_tiles import tile_for
+from pellucid.triton_bulk import roomy
 from pellucid.triton_heads import Unturned
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class TritonDecoder:
         wanted: torch.Tensor | None = None,
     ) -> torch.Tensor:
         attends = cast("Attends", attention)  # as its name says
-        attended = x.new_empty((len(x), self._heads.queries, self._heads.dim))
+        attended = roomy((len(x), self._heads.queries, self._heads.dim), x)
         turns = self._attention_turns(len(x), layout)
         plan = attends.plan(attended, kv, layout, self._counters, turns=turns)
         last = len(self._layers) - 1
@@ -105,7 +106,7 @@ class TritonDecoder:
                 q = self._turned(layer, *normed, cos, sin, kv.layer(index), layout.slots)
                 attends.attend(index, q, kv, layout, attended, plan)
             if index == last and wanted is not None:  # whose K and V are there needs no more
-                x, attended = x.index_select(0, wanted), attended.index_select(0, wanted)
+                x, attended = selected(x, wanted), selected(attended, wanted)
             layer.output.add_to(x, attended.flatten(1), plan.counters)
             layer.down.add_to(x, layer.gate_up.normed(*self._normed(x, layer.mlp_norm)), plan.counters)
         return x
@@ -157,6 +158,11 @@ class TritonDecoder:
     def _queries(self, unturned: Unturned) -> torch.Tensor:
         queries, _, dim = self._heads
         return unturned.packed[:, : queries * dim].view(-1, queries, dim)
+
+
+def selected(x: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """The rows ``wanted`` of ``x``."""
+    return torch.index_select(x, 0, wanted, out=roomy((len(wanted), *x.shape[1:]), x))
 
 
 def folds(dtype: torch.dtype) -> bool:

@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
+from pellucid.triton_bulk import roomy
 from pellucid.triton_launch import announce, await_input, chained
 
 
@@ -22,7 +23,7 @@ def rows_kernel(ids, matrix, out, K: tl.constexpr, WIDTH: tl.constexpr, PDL: tl.
 def rows(ids: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     """The rows ``ids`` [T] of ``matrix`` [tokens, hidden], both contiguous: [T, hidden]."""
     hidden = matrix.shape[1]
-    out = torch.empty((len(ids), hidden), dtype=matrix.dtype, device=matrix.device)
+    out = roomy((len(ids), hidden), matrix)
     if len(ids):
         rows_kernel[(len(ids),)](ids, matrix, out, hidden, triton.next_power_of_2(hidden), **chained(out.device))
     return out

@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
+from pellucid.triton_bulk import roomy
 from pellucid.triton_heads import Unscaled, factor_at
 from pellucid.triton_launch import announce, await_input, chained
 
@@ -39,7 +40,7 @@ def gated(gate_up: torch.Tensor, unscaled: Unscaled | None = None) -> torch.Tens
     ``unscaled``: the rows that ``gate_up`` is the product of; their factors are made up for.
     """
     tokens, inner = len(gate_up), gate_up.shape[1] // 2
-    out = torch.empty((tokens, inner), dtype=gate_up.dtype, device=gate_up.device)
+    out = roomy((tokens, inner), gate_up)
     if tokens:
         x, eps = unscaled or (gate_up, 0.0)
         width, block = x.shape[1], min(triton.next_power_of_2(inner), SCALED_BLOCK) if unscaled else BLOCK

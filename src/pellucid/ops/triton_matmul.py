@@ -11,12 +11,12 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from pellucid.ops.triton_matvec import one_row, row_ahead
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import Tile, fitted, rows_of, tile_for
-from pellucid.triton_launch import LINE_BYTES, announce, await_input, chained, copyable, fetch, upcast
+from pellucid.triton_bulk import copyable, tiles_of
+from pellucid.triton_launch import LINE_BYTES, announce, await_input, chained, fetch, upcast
 from pellucid.triton_memory import shared_memory
 
 LINE = tl.constexpr(LINE_BYTES.value // 2)
@@ -375,10 +375,7 @@ def prepared(
     chosen = fitted(chosen, rows, weight.shape[1], x.dtype, shared_memory(x.device))
     operands: tuple[Any, Any] = x, weight
     if chosen.bulk:
-        operands = (
-            TensorDescriptor.from_tensor(x, [rows, chosen.first]),
-            TensorDescriptor.from_tensor(weight, [chosen.columns // pieces, chosen.first]),
-        )
+        operands = tiles_of(x, rows, chosen.first), tiles_of(weight, chosen.columns // pieces, chosen.first)
     return (
         (operands[0], x.stride(0), eps or 0.0, operands[1]),
         chosen,

@@ -12,6 +12,7 @@ from pellucid.ops.triton_matmul import gated_product, product
 from pellucid.ops.triton_norm import rms_norm
 from pellucid.ops.triton_tiles import LEAST_COLUMNS, NARROW, ROWS, tile_for
 from pellucid.ops.triton_vocabulary import part_for, vocabulary_scores
+from pellucid.triton_bulk import roomy
 from pellucid.triton_heads import Unscaled
 
 MOST_UNSCALED = 256
@@ -73,7 +74,7 @@ class TritonGated:
             return gated(F.linear(x, self.weight), rows)
         if tile_for(self.weight, len(x)) is None:
             return gated(F.linear(x if eps is None else rms_norm(x, None, eps), self.weight))
-        out = torch.empty((len(x), len(self.weight) // 2), dtype=x.dtype, device=x.device)
+        out = roomy((len(x), len(self.weight) // 2), x)
         gated_product(x, self.weight, out, eps=eps)
         return out
 

@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
+from pellucid.triton_bulk import roomy
 from pellucid.triton_heads import factor, normed
 from pellucid.triton_launch import announce, await_input, chained
 
@@ -30,7 +31,7 @@ def norm_kernel(
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
     """[T, K] or [T, heads, K], its rows anywhere, to a new tensor of its shape; no ``weight`` is one of ones."""
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    out = roomy(x.shape, x)
     width, heads = x.shape[-1], x.shape[1] if x.dim() == 3 else 1
     rows = x.numel() // width
     if rows:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 import triton
 
-from pellucid.triton_launch import copies_in_bulk, copyable
+from pellucid.triton_bulk import copies_in_bulk, copyable
 from pellucid.triton_memory import first_to_fit
 
 NARROW = 64
@@ -17,9 +17,6 @@ NARROW = 64
 
 WIDE = 256
 """Rows: up to so many, products of a few matrices have one. All else is left to cuBLAS."""
-
-MOST_MISSING = 16
-"""Of the rows of the last of several tiles: with fewer rows cuBLAS takes less time, and a program does not."""
 
 LEAST_COLUMNS = 16
 """Of a program that computes several rows."""
@@ -106,8 +103,7 @@ def rows_of(tokens: int) -> int:
 def tile(outputs: int, inputs: int, tokens: int) -> Tile | None:
     """The tile of a product of ``tokens`` rows with a weight matrix [outputs, inputs]; None if cuBLAS does it."""
     if not 0 < tokens <= NARROW:
-        full = 0 < tokens <= WIDE and -tokens % NARROW <= MOST_MISSING
-        return TUNED.get((outputs, inputs, WIDE)) if full else None
+        return TUNED.get((outputs, inputs, WIDE)) if 0 < tokens <= WIDE else None
     rows = rows_of(tokens)
     if (outputs, inputs, rows) in TUNED:
         return TUNED[outputs, inputs, rows]

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from pellucid.ops.base import Scores
 from pellucid.ops.triton_matmul import accumulate, nothing
 from pellucid.ops.triton_tiles import Tile, fitted, in_bulk_with
+from pellucid.triton_bulk import tiles_of
 from pellucid.triton_launch import announce, await_input, chained, processors, upcast
 from pellucid.triton_memory import shared_memory
 
@@ -106,8 +106,7 @@ def vocabulary_scores(
     out = torch.empty((rows, tokens), dtype=torch.float32, device=hidden.device)
     best = None if wanted is None else torch.empty((rows, parts), dtype=torch.int64, device=hidden.device)
     scores_kernel[(min(parts, processors(hidden.device) * programs),)](
-        TensorDescriptor.from_tensor(hidden, [tile.rows, tile.first]),
-        TensorDescriptor.from_tensor(weight, [tile.columns, tile.first]),
+        tiles_of(hidden, tile.rows, tile.first), tiles_of(weight, tile.columns, tile.first),
         wanted if wanted is not None else out, out, tokens, best if best is not None else out, parts, rows, tokens,
         inputs, ROWS=tile.rows, COLUMNS=tile.columns, DEPTH=tile.first, STAGES=tile.stages, BEST=best is not None,
         UPCAST=upcast(hidden.dtype), num_warps=tile.warps, **chained(hidden.device),
