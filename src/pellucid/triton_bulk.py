@@ -31,7 +31,8 @@ def copyable(matrix: torch.Tensor) -> bool:
 
 def roomy(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
     """A new tensor of ``shape``, of the type and on the device of ``like``: its memory goes on up to whole tiles."""
-    return like.new_empty((multiple(shape[0], ROOM), *shape[1:]))[: shape[0]]
+    whole = (multiple(shape[0], ROOM), *shape[1:])
+    return torch.empty(whole, dtype=like.dtype, device=like.device)[: shape[0]]
 
 
 def tiles_of(matrix: torch.Tensor, rows: int, columns: int) -> TensorDescriptor:

@@ -31,7 +31,7 @@ from pellucid.ops.triton_matmul import product
 from pellucid.ops.triton_matrix import TritonLinear, most_counters
 from pellucid.ops.triton_tiles import LEAST_COLUMNS, NARROW, ROWS, TUNED, WIDE, fitted
 from pellucid.ops.triton_vocabulary import PARTS, part_for
-from pellucid.triton_launch import copyable
+from pellucid.triton_bulk import ROOM, copyable
 
 KIB = 1024
 ADA, AMPERE, HOPPER = 99 * KIB, 163 * KIB, 227 * KIB
@@ -48,18 +48,19 @@ def products() -> list[tuple[triton_tiles.Tile, int, int]]:
     return [(tile, tile.rows or rows, inputs) for tile, rows, inputs in tiles if tile is not None]
 
 
-def test_more_rows_have_a_tile_only_if_it_is_nearly_full() -> None:
-    shape = next((outputs, inputs) for outputs, inputs, rows in TUNED if rows == WIDE)
-    found = [rows for rows in range(NARROW + 1, WIDE + 100) if triton_tiles.tile(*shape, rows)]
-    assert found == [*range(112, 129), *range(176, 193), *range(240, 257)]
+def test_many_rows_have_a_tile_only_if_it_was_found_by_trying() -> None:
+    shape = next((outputs, inputs) for outputs, inputs, rows in TUNED if rows == WIDE[0])
+    few, many = (triton_tiles.tile(*shape, rows) for rows in WIDE)
+    assert few != many
+    found = [triton_tiles.tile(*shape, rows) for rows in range(NARROW + 1, WIDE[1] + 100)]
+    assert found == [few] * (WIDE[0] - NARROW) + [many] * (WIDE[1] - WIDE[0]) + [None] * 99
     assert triton_tiles.tile(1000, 1000, 128) is None
-    assert all(
-        tile is None or (tile.rows == NARROW and tile.shares == 1) for (*_, rows), tile in TUNED.items() if rows == WIDE
-    )
+    wide = [tile for (*_, rows), tile in TUNED.items() if rows in WIDE]
+    assert all(tile and 0 < tile.rows <= ROOM and tile.shares == 1 for tile in wide)
 
 
 def test_a_tile_in_bulk_is_for_what_can_be_copied_so(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    outputs, inputs = next((outputs, inputs) for outputs, inputs, rows in TUNED if rows == WIDE)
+    outputs, inputs, _ = next(shape for shape, tile in TUNED.items() if shape[2] == WIDE[0] and tile and tile.bulk)
     weight = torch.empty((outputs, inputs), dtype=torch.bfloat16, device=device)
     best = triton_tiles.tile_for(weight, 128)
     assert best is not None

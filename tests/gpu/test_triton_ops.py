@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
 import pytest
@@ -16,7 +16,8 @@ from pellucid.ops.triton import TritonOps
 from pellucid.ops.triton_gate import gated
 from pellucid.ops.triton_matrix import TritonGated, TritonLinear, TritonVocabulary
 from pellucid.ops.triton_norm import rms_norm
-from pellucid.ops.triton_tiles import NARROW, TUNED, WIDE, Tile, rows_of
+from pellucid.ops.triton_tiles import TUNED, Tile, rows_of
+from pellucid.triton_bulk import tiles_of
 from pellucid.triton_heads import Unscaled
 
 EPS = 1e-5
@@ -160,11 +161,10 @@ def test_tiles_copied_in_bulk(
     """And the same tiles without, where rows begin anywhere: of inputs that fill the last step, or do not, of several
     row tiles, with what lies outside NaN. Products of float32 are left to cuBLAS."""
     inputs = 96
-    least = rows_of(rows) if rows <= NARROW else WIDE
     for count in (outputs, 2 * outputs):
-        monkeypatch.setitem(TUNED, (count, inputs, least), tile._replace(shares=1) if count > outputs else tile)
+        monkeypatch.setitem(TUNED, (count, inputs, rows_of(rows)), tile._replace(shares=1) if count > outputs else tile)
     described: list[torch.Tensor] = []
-    monkeypatch.setattr(triton_matmul, "TensorDescriptor", Descriptors(described))
+    monkeypatch.setattr(triton_matmul, "tiles_of", recorded(described))
     x = random((rows, inputs), draw, dtype, device)
     weight = random((2 * outputs, inputs), draw, dtype, device) * inputs**-0.5
     bias, residual = random((outputs,), draw, dtype, device), random((rows, outputs), draw, dtype, device)
@@ -191,15 +191,14 @@ def test_tiles_copied_in_bulk(
             assert_near(gated.normed(far(x), EPS), exactly(normed))
 
 
-class Descriptors:
-    """What makes tensor descriptors, and keeps what they are of."""
+def recorded(seen: list[torch.Tensor]) -> Callable[[torch.Tensor, int, int], TensorDescriptor]:
+    """`tiles_of`, which keeps what it is asked for tiles of."""
 
-    def __init__(self, seen: list[torch.Tensor]) -> None:
-        self._seen = seen
+    def tiles(matrix: torch.Tensor, rows: int, columns: int) -> TensorDescriptor:
+        seen.append(matrix)
+        return tiles_of(matrix, rows, columns)
 
-    def from_tensor(self, tensor: torch.Tensor, block_shape: list[int]) -> TensorDescriptor:
-        self._seen.append(tensor)
-        return TensorDescriptor.from_tensor(tensor, block_shape)
+    return tiles
 
 
 def test_rows_of_an_embedding(dtype: torch.dtype, draw: torch.Generator, device: torch.device) -> None:

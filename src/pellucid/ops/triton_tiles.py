@@ -15,14 +15,15 @@ from pellucid.triton_memory import first_to_fit
 NARROW = 64
 """Rows: up to so many, a product of any matrix may have a tile, and no program computes more."""
 
-WIDE = 256
-"""Rows: up to so many, products of a few matrices have one. All else is left to cuBLAS."""
+WIDE = (128, 256)
+"""Rows: up to so many, products of a few matrices have one, a tile for either number. All else is left to cuBLAS."""
 
 LEAST_COLUMNS = 16
 """Of a program that computes several rows."""
 
 ROWS = (1, 16, 32, 64)
-"""Rows that tiles are chosen for, and that a program computes: a kernel is compiled for each, so there are few."""
+"""Rows that tiles are chosen for, beside those of `WIDE`, and that a program computes: a kernel is compiled for each,
+so there are few."""
 
 
 class Tile(NamedTuple):
@@ -65,6 +66,11 @@ TUNED: dict[tuple[int, int, int], Tile | None] = {
     (576, 576, 64): Tile(32, 512, 64, late=True, rows=16),
     (3072, 576, 64): Tile(32, 64, stages=6),
     (576, 1536, 64): Tile(16, 128, stages=6),
+    (960, 576, 128): Tile(32, 64, stages=6, rows=64),
+    (576, 576, 128): Tile(32, 512, 64, late=True, rows=16),
+    (576, 1536, 128): Tile(16, 256, stages=4, rows=64, bulk=True),
+    (576, 576, 256): Tile(32, 512, 64, late=True, rows=16),
+    (576, 1536, 256): Tile(32, 256, stages=4, rows=64, bulk=True),
     # Qwen3-0.6B
     (4096, 1024, 16): Tile(32, 1024),
     (1024, 2048, 16): Tile(32, 512, shares=4),
@@ -75,8 +81,10 @@ TUNED: dict[tuple[int, int, int], Tile | None] = {
     (1024, 2048, 64): Tile(16, 256, stages=4, bulk=True),
     (6144, 1024, 64): Tile(64, 256, bulk=True),
     (1024, 3072, 64): Tile(16, 128, stages=6, shares=2),
-    (1024, 2048, WIDE): Tile(32, 128, stages=6, rows=64, bulk=True),
-    (1024, 3072, WIDE): Tile(32, 128, stages=6, rows=64, bulk=True),
+    (1024, 2048, 128): Tile(16, 256, stages=4, rows=64, bulk=True),
+    (1024, 3072, 128): Tile(16, 256, stages=4, rows=64, bulk=True),
+    (1024, 2048, 256): Tile(32, 256, stages=4, rows=64, bulk=True),
+    (1024, 3072, 256): Tile(32, 256, stages=4, rows=64, bulk=True),
     # Llama-8B
     (6144, 4096, 1): Tile(8, 2048),
     (4096, 4096, 1): Tile(16, 2048),
@@ -89,24 +97,25 @@ TUNED: dict[tuple[int, int, int], Tile | None] = {
     (4096, 4096, 32): Tile(64, 128, stages=6, shares=2),
     (4096, 14336, 32): Tile(64, 128, stages=6, shares=2, late=True),
     (4096, 4096, 64): Tile(64, 128, stages=6, shares=2),
+    (28672, 4096, 64): Tile(128, 128, stages=4, rows=64, bulk=True),
     (4096, 14336, 64): Tile(64, 128, stages=6, shares=2),
 }
-"""Tiles by (outputs, inputs, rows of `ROWS` or `WIDE`), or None for cuBLAS: what was best in the graph of a whole step
-on an H200, where the rule below was not. On another card they are a start: see `fitted`."""
+"""Tiles by (outputs, inputs, rows as from `rows_of`), or None for cuBLAS: what was best in the graph of a whole step on
+an H200, where the rule below was not. On another card they are a start: see `fitted`."""
 
 
 def rows_of(tokens: int) -> int:
-    """The least of `ROWS` that holds ``tokens``."""
-    return next(rows for rows in ROWS if tokens <= rows)
+    """The least of `ROWS` and `WIDE` that holds ``tokens``."""
+    return next(rows for rows in (*ROWS, *WIDE) if tokens <= rows)
 
 
 def tile(outputs: int, inputs: int, tokens: int) -> Tile | None:
     """The tile of a product of ``tokens`` rows with a weight matrix [outputs, inputs]; None if cuBLAS does it."""
-    if not 0 < tokens <= NARROW:
-        return TUNED.get((outputs, inputs, WIDE)) if 0 < tokens <= WIDE else None
+    if not 0 < tokens <= WIDE[-1]:
+        return None
     rows = rows_of(tokens)
-    if (outputs, inputs, rows) in TUNED:
-        return TUNED[outputs, inputs, rows]
+    if (outputs, inputs, rows) in TUNED or rows > NARROW:
+        return TUNED.get((outputs, inputs, rows))
     return _for_one_row(outputs, inputs) if rows == 1 else _for_rows(outputs, inputs, rows)
 
 
