@@ -47,11 +47,10 @@ def parse(prompt: Any, tokenizer: Encoder | None) -> Prompt:
 
 
 def is_token_ids(prompt: Any) -> bool:
-    return (
-        isinstance(prompt, Sequence)
-        and not isinstance(prompt, str | bytes)
-        and all(issubclass(kind, int) and kind is not bool for kind in set(map(type, prompt)))
-    )
+    """Whether ``prompt`` is a sequence that begins as token ids do. (The scheduler looks at all of them.)"""
+    if not isinstance(prompt, Sequence) or isinstance(prompt, str | bytes):
+        return False
+    return not prompt or type(prompt[0]) is int
 
 
 def conversations(messages: Any) -> list[list[Mapping[str, Any]]]:

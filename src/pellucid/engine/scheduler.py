@@ -280,7 +280,8 @@ class Scheduler:
 
     def _check_tokens(self, request: Request) -> None:
         if not set(map(type, request.prompt)) <= {int}:
-            raise RequestError(f"request {request.name!r} has a prompt with something else than integer token ids.")
+            wrong = next(token for token in request.prompt if type(token) is not int)
+            raise RequestError(f"request {request.name!r} has {wrong!r} in its prompt; give integer token ids alone.")
         vocab = self.config.vocab_size
         top = 2**63 if vocab is None else vocab
         bounds = f"outside the model's vocabulary of {vocab}" if vocab else "which no model has"
