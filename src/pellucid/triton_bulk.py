@@ -16,7 +16,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from pellucid.triton_launch import INTERPRETED
 
 ROOM = 64
-"""Rows: there is memory for a multiple. No tile has more rows, but for those of more rows than this."""
+"""Rows: there is memory for a multiple. No tile has more, but for those of 128 rows, which are for 65 or more."""
 
 
 def copies_in_bulk(device: torch.device) -> bool:

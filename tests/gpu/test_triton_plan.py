@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import accumulate, count, groupby
 from typing import NamedTuple
 
@@ -63,13 +65,14 @@ def shared_out(contexts: list[int], slots: int, programs: int, unit: int) -> tup
     units, some = [up(context, unit) for context in contexts], sum(map(bool, contexts))
     longest, everything = max(units, default=0), sum(units)
     equal = 7 * longest * some <= 8 * everything
-    if equal and 2 * longest * slots <= 5 * everything:
-        counts = [1] * len(contexts)
-    else:
-        span = shortest(contexts, slots if equal else min(slots * 3 // 2, programs), unit)
-        counts = [number(context, span, unit) for context in contexts]
+    span = max(longest, 1)
+    if not equal or 2 * longest * slots > 5 * everything:
+        most = min((slots if equal else slots * 3 // 2) + len(contexts) - some, programs)
+        span = shortest(contexts, most, unit)
+        if most < programs and 3 * span > 4 * up(everything, slots):
+            span = shortest(contexts, programs, unit)
     rounds = equal and some > slots and programs >= len(contexts) + slots
-    return counts, some % slots if rounds else 0
+    return [number(context, span, unit) for context in contexts], some % slots if rounds else 0
 
 
 def last_round(context: int, room: int, unit: int) -> int:
@@ -115,15 +118,24 @@ def planned(
     most = programs + MOST_PARTS * len(rows)
     parts = torch.full((most, FIELDS.value), UNWRITTEN, dtype=torch.int32, device=DEVICE)
     arrived = torch.full((kv_heads * programs + 1,), UNWRITTEN, dtype=torch.int32, device=DEVICE)
-    plan_kernel[(len(rows),)](
-        parts, arrived, torch.tensor(contexts, dtype=torch.int32, device=DEVICE),
-        torch.tensor(starts, dtype=torch.int32, device=DEVICE), len(rows), int(mixed), slots, programs,
-        kv_heads * programs, LEAST=LEAST_PART // unit, MOST=MOST_PARTS, UNIT=unit, FIELDS=FIELDS.value, TILE=tile,
-        **chained(DEVICE),
-    )  # fmt: skip
+    with no_division_by_0():
+        plan_kernel[(len(rows),)](
+            parts, arrived, torch.tensor(contexts, dtype=torch.int32, device=DEVICE),
+            torch.tensor(starts, dtype=torch.int32, device=DEVICE), len(rows), int(mixed), slots, programs,
+            kv_heads * programs, LEAST=LEAST_PART // unit, MOST=MOST_PARTS, UNIT=unit, FIELDS=FIELDS.value, TILE=tile,
+            **chained(DEVICE),
+        )  # fmt: skip
     assert arrived.tolist() == [0] * (kv_heads * programs) + [UNWRITTEN]
     assert (parts[programs:] == UNWRITTEN).all()
     return read(parts[:programs])
+
+
+@contextmanager
+def no_division_by_0() -> Iterator[None]:
+    """Of which there is no other sign in the interpreter than a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        yield
 
 
 def read(parts: torch.Tensor) -> list[Part | None]:
@@ -206,6 +218,16 @@ def test_any_contexts(rows: Rows, slots: int, enough: bool, unit: int, tile: int
     parts = planned(rows, slots, unit, tile, programs)
     check(rows, programs, parts, unit)
     assert parts == plain_plan(rows, slots, unit, programs)
+    if enough:
+        contexts = [context for tokens, context in rows if tokens == 1]
+        fair = up(sum(up(context, unit) for context in contexts), slots) * unit
+        least = max(LEAST_PART, up(max(contexts, default=0), MOST_PARTS) + unit)
+        assert all(part.end - part.begin <= max(least, 2.5 * fair) for part in parts if part)
+
+
+@pytest.mark.parametrize(("requests", "slots", "programs"), [(2, 5, 5), (3, 5, 8), (52, 132, 132), (53, 132, 185)])
+def test_programs_for_parts_that_take_turns(requests: int, slots: int, programs: int) -> None:
+    assert programs_for(requests, slots) == programs
 
 
 def test_more_requests_than_are_looked_at_together(draw: torch.Generator) -> None:
@@ -248,23 +270,22 @@ def test_more_kv_heads_than_room_for_programs(monkeypatch: pytest.MonkeyPatch, d
     monkeypatch.setattr(triton_attention, "processors", lambda device: 1)
     rows = [(1, 700), (1, 40)]
     step = make_step(rows, Sizes(16, 16), torch.float32, DEVICE, draw)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)  # of a division by 0 there is no other sign in the interpreter
+    with no_division_by_0():
         plan = TritonAttention().plan(step.q, step.kv, step.layout)
     assert read(plan.parts) == plain_plan(rows, 1, programs=len(rows) + 1)
 
 
 def test_more_requests_than_programs_at_once(monkeypatch: pytest.MonkeyPatch, draw: torch.Generator) -> None:
-    """The longest contexts are cut, but into no more parts than half as many again as there are programs at once."""
+    """The longest contexts are cut, as far as a round of programs more allows."""
     monkeypatch.setattr(triton_attention, "processors", lambda device: 1)
-    monkeypatch.setattr(triton_attention, "decode_tile", lambda *sizes: decode_tile(*sizes)._replace(programs=4))
-    rows = [(1, 40), (1, 900), (1, 64)]
+    monkeypatch.setattr(triton_attention, "decode_tile", lambda *sizes: decode_tile(*sizes)._replace(programs=2))
+    rows = [(1, 40), (1, 900), (1, 64), (1, 100)]
     step = make_step(rows, Sizes(1, 1), torch.float32, DEVICE, draw)
     plan = TritonAttention().plan(step.q, step.kv, step.layout)
-    assert len(plan.parts) == 3 + 4
-    assert read(plan.parts) == plain_plan(rows, 4, programs=7)
+    assert len(plan.parts) == 4 + 2
+    assert read(plan.parts) == plain_plan(rows, 2, programs=6)
     counts = [(part.request, part.count) for part in read(plan.parts) if part]
-    assert counts == [(1, 4)] * 4 + [(2, 1), (0, 1)]
+    assert counts == [(1, 3)] * 3 + [(3, 1), (2, 1), (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +297,11 @@ def test_more_requests_than_programs_at_once(monkeypatch: pytest.MonkeyPatch, dr
         ([6400, 64, 64, 64], 4, [3, 1, 1, 1]),
         ([640] * 4, 10, [1] * 4),  # two and a half fair shares each, and no more
         ([640] * 4, 11, [2] * 4),  # more
-        ([800, 700, 700, 650, 600, 500, 400, 0], 8, [2, 2, 2, 2, 1, 1, 1, 1]),
+        ([800, 700, 700, 650, 600, 500, 400, 0], 8, [2, 2, 2, 2, 2, 1, 1, 1]),
+        ([400, 320, 320, 320, 0, 0, 0], 4, [2, 1, 1, 1, 1, 1, 1]),  # what is empty takes none of the six
+        ([6400] + [64] * 6, 4, [5] + [1] * 6),  # all eleven there may be: six would leave the first whole
+        ([6400] + [64] * 4, 4, [5] + [1] * 4),  # and two parts would be under way when all others have ended
+        ([2000] + [800] * 4, 4, [2] + [1] * 4),  # 1,008 keys, where a fair share is 1,300
     ],
 )
 def test_equal_contexts_stay_whole_and_parts_of_others_take_turns(
@@ -320,9 +345,11 @@ def test_a_last_round_has_as_many_parts_as_there_is_room_for(
 
 def test_without_programs_for_it_a_last_round_is_like_others() -> None:
     rows, slots = [(1, 640)] * 5, 4
-    found = planned(rows, slots, programs=5 + slots - 1)
-    assert found == plain_plan(rows, slots, programs=5 + slots - 1)
-    assert [part.count for part in found if part] == [1] * 5
+    for missing, padding in ((1, 0), (1, 2)):
+        padded, programs = rows + [(1, 0)] * padding, 5 + padding + slots - missing
+        found = planned(padded, slots, programs=programs)
+        assert found == plain_plan(padded, slots, programs=programs)
+        assert [part.count for part in found if part] == [1] * (5 + padding)
 
 
 @pytest.mark.parametrize("room", [1, 7, 100])

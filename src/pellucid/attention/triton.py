@@ -243,8 +243,8 @@ class TritonAttention(AttentionBackend):
 
 
 def programs_for(requests: int, slots: int) -> int:
-    """Of a step, for each KV head: no more than there are slots for at once; or, if requests are not few, so many more
-    that parts may take turns."""
+    """Of a step, for each KV head: no more than there are slots for at once; or, if requests with a part each keep the
+    memory busy (see `pellucid.attention.triton_plan`), so many more that parts may take turns."""
     return slots if 5 * requests <= 2 * slots else requests + slots
 
 

@@ -1,12 +1,15 @@
 """How a step's decoding contexts are shared out among the programs that read them: once a step, for all its layers.
 
-A context may be read in several parts side by side. Some of the slots for programs are enough to keep the memory busy:
-so contexts about equally long stay whole, if no slot has more than two and a half times its fair share of all to read.
-Else the span of a part is the shortest at which all parts of all contexts are at work at once: there are no more than
-slots, and one a context if that is more. But if contexts are unequal, the shorter leave slots idle too soon: then there
-are half as many parts again, which take turns. The longest parts are read first, so that what is under way last is
-short (Graham 1969, "Bounds on Multiprocessing Timing Anomalies": LPT); and where equal contexts take turns, those of a
-last round with room for more parts than contexts are cut into as many as there is room for.
+A context may be read in several parts side by side. There are so many slots for programs at once; some 40 % of them
+keep the memory busy already, and a part more costs its start. So contexts of about the same length stay whole, if none
+is longer than two and a half times a slot's fair share of all. Else the span of a part is the shortest at which all
+parts are at work at once. But of contexts of many lengths the shorter would leave slots idle too soon: there are half
+as many parts again as slots, which take turns; and where a context would still be read when all others have been,
+because there are many of them, as many parts as there are programs for. (Few requests have no more than slots.)
+
+The longest parts are read first, so that what is under way last is short (Graham 1969, "Bounds on Multiprocessing
+Timing Anomalies": LPT); and where equal contexts take turns, those of a last round with room for more parts than
+contexts are cut into as many as there is room for.
 """
 
 import triton
@@ -56,7 +59,7 @@ def length_of(units, parts):
 
 @triton.jit
 def count_before(context_lens, query_start, requests, mixed, span, row, own, UNIT: tl.constexpr, TILE: tl.constexpr):
-    """Parts longer than those of the request ``row``, which have ``own`` units, and as long, of requests before it."""
+    """Parts longer than the ``own`` units that those of request ``row`` have, or as long and of an earlier request."""
     count = 0
     for start in range(0, requests, TILE):
         other = start + tl.arange(0, TILE)
@@ -70,15 +73,16 @@ def count_before(context_lens, query_start, requests, mixed, span, row, own, UNI
 
 @triton.jit
 def sizes(context_lens, query_start, requests, mixed, UNIT: tl.constexpr, TILE: tl.constexpr):
-    """Units of the longest context, and of all; and how many contexts are not empty."""
-    longest, everything, some = 0, 0, 0
+    """Units of the longest context, and of all; and how many contexts are not empty, and how many are."""
+    longest, everything, some, empty = 0, 0, 0, 0
     for start in range(0, requests, TILE):
         row = start + tl.arange(0, TILE)
-        units, _ = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
+        units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
         longest = tl.maximum(longest, tl.max(units, 0))
         everything += tl.sum(units, 0)
         some += tl.sum((units > 0).to(tl.int32), 0)
-    return longest, everything, some
+        empty += tl.sum((decodes & (units == 0)).to(tl.int32), 0)
+    return longest, everything, some, empty
 
 
 @triton.jit
@@ -101,34 +105,50 @@ def shortest_span(
 
 
 @triton.jit
-def span_and_last_round(
+def are_equal(longest, everything, some):
+    """Whether the longest of ``some`` contexts is no more than a seventh longer than their mean."""
+    return 7 * longest.to(tl.int64) * some <= 8 * everything.to(tl.int64)
+
+
+@triton.jit
+def span_of(
     context_lens, query_start, requests, mixed, slots, programs, LEAST: tl.constexpr, MOST: tl.constexpr,
     UNIT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """The span of parts: a whole context's if contexts are equal, and stay whole; else that of `shortest_span` for
-    ``slots``, or, if they are unequal, for half as many again, as far as there are ``programs``. They are equal if the
-    longest is no more than a seventh longer than the mean. And of a last round, if there is one and ``programs`` are
-    enough for its parts: how many contexts, the shortest, are left for it, how many come before these, and how many
-    parts each has room for."""
-    longest, everything, some = sizes(context_lens, query_start, requests, mixed, UNIT, TILE)
-    length, all_units = longest.to(tl.int64), everything.to(tl.int64)
-    equal = 7 * length * some <= 8 * all_units
-    if equal & (2 * length * slots <= 5 * all_units):
+    """Units of the longest part, as the module says. What is empty takes a program, but no time."""
+    longest, everything, some, empty = sizes(context_lens, query_start, requests, mixed, UNIT, TILE)
+    equal = are_equal(longest, everything, some)
+    if equal & (2 * longest.to(tl.int64) * slots <= 5 * everything.to(tl.int64)):
         span = tl.maximum(longest, 1)
     else:
-        most = tl.where(equal, slots, tl.minimum(programs, slots * 3 // 2))
+        most = tl.minimum(programs, tl.where(equal, slots, slots * 3 // 2) + empty)
         span = shortest_span(
             context_lens, query_start, requests, mixed, longest, everything, most, LEAST, MOST, UNIT, TILE
         )
-    in_turns = equal & (some > slots) & (programs >= requests + slots)
+        if (most < programs) & (3 * span > 4 * tl.cdiv(everything, slots)):
+            span = shortest_span(
+                context_lens, query_start, requests, mixed, longest, everything, programs, LEAST, MOST, UNIT, TILE
+            )
+    return span
+
+
+@triton.jit
+def last_round(
+    context_lens, query_start, requests, mixed, slots, programs, MOST: tl.constexpr, UNIT: tl.constexpr,
+    TILE: tl.constexpr,
+):  # fmt: skip
+    """Of a last round, if there is one and ``programs`` are enough for its parts: how many contexts, the shortest, are
+    left for it, how many come before these, and how many parts each has room for."""
+    longest, everything, some, _ = sizes(context_lens, query_start, requests, mixed, UNIT, TILE)
+    in_turns = are_equal(longest, everything, some) & (some > slots) & (programs >= requests + slots)
     left = tl.where(in_turns, some % slots, 0)
-    return span, left, some - left, tl.minimum(slots // tl.maximum(left, 1), MOST)
+    return left, some - left, tl.minimum(slots // tl.maximum(left, 1), MOST)
 
 
 @triton.jit
 def in_last_round(first, count, units, left, before, room, LEAST: tl.constexpr):
     """Where the parts of a context begin, how many they are, and how many places are theirs, if there is a last round
-    (see `span_and_last_round`); ``first`` and ``count`` as they were without one."""
+    (see `last_round`); ``first`` and ``count`` as they were without one."""
     late = first - before
     first += tl.minimum(tl.maximum(late, 0), left) * (room - 1)
     places = count
@@ -158,9 +178,8 @@ def plan_kernel(
     announce(PDL)
     await_input(PDL)
     row = tl.program_id(0)
-    span, left, before, room = span_and_last_round(
-        context_lens, query_start, requests, mixed, slots, programs, LEAST, MOST, UNIT, TILE
-    )
+    span = span_of(context_lens, query_start, requests, mixed, slots, programs, LEAST, MOST, UNIT, TILE)
+    left, before, room = last_round(context_lens, query_start, requests, mixed, slots, programs, MOST, UNIT, TILE)
     units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
     count = parts_of(units, decodes, span)
     own = length_of(units, count)

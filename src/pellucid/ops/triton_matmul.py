@@ -148,8 +148,8 @@ def in_bulk(
     """[ROWS, COLUMNS] float32: the products of `in_steps`, of rows from ``token`` on of ``x`` and from ``row`` on of
     ``weight``, both tensor descriptors, and of the SHARE numbers from ``begin`` on.
 
-    A tile is copied by one instruction of one thread (CUDA programming guide, "Tensor Memory Access"). What lies
-    outside the two matrices is 0.
+    A tile is copied by one instruction of one thread (CUDA programming guide, "Tensor Memory Access"). Behind the end
+    of a row all is 0. Rows behind the last may be anything, and so are their sums: who stores leaves them out.
     """
     square = tl.zeros((ROWS,), tl.float32)
     sums = nothing(ROWS, COLUMNS, 1)

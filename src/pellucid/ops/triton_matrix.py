@@ -56,7 +56,7 @@ class TritonLinear:
 
 
 def most_counters(*matrices: TritonLinear) -> int:
-    """How many counters are enough for any of ``matrices``."""
+    """How many counters are enough for any of ``matrices``: inputs are shared out for up to `NARROW` rows only."""
     return max(-(-len(matrix.weight) // LEAST_COLUMNS) * (NARROW // ROWS[1]) for matrix in matrices)
 
 

@@ -16,7 +16,7 @@ NARROW = 64
 """Rows: up to so many, a product of any matrix may have a tile, and no program computes more."""
 
 WIDE = (128, 256)
-"""Rows: up to so many, products of a few matrices have one, a tile for either number. All else is left to cuBLAS."""
+"""Rows: up to so many, products of a few matrices have one, a tile for each. All else is left to cuBLAS."""
 
 LEAST_COLUMNS = 16
 """Of a program that computes several rows."""

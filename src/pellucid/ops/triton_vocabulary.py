@@ -71,7 +71,7 @@ def scores_kernel(
     PDL: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """Grid (programs): each takes every so-manieth part. ``x`` and ``weight`` are tensor descriptors; what lies
-    outside of them is 0."""
+    outside of them is 0, but rows behind ``tokens`` may be anything."""
     await_input(PDL)
     announce(PDL)
     token = tl.arange(0, ROWS)
