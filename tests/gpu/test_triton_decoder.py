@@ -288,8 +288,8 @@ def test_last_layer_for_some_tokens(
 
 
 def share_out(kind: Kind, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have our kernels make those products of 17 to 64 rows that they make in ``way``, those of more than 32 in bulk
-    where they can, and cuBLAS the others."""
+    """Have our kernels make those products of 17 to 128 rows that they make in ``way``, those of 33 to 64 in bulk where
+    they can, and cuBLAS the others."""
     queries, keys, dim = kind.heads
     shapes = {
         "qkv": ((queries + 2 * keys) * dim, HIDDEN),
@@ -298,14 +298,14 @@ def share_out(kind: Kind, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "down": (HIDDEN, INNER),
     }
     for name, shape in shapes.items():
-        for rows in (32, 64):
+        for rows in (32, 64, 128):
             monkeypatch.setitem(
                 TUNED, (*shape, rows), Tile(64, 32, rows=rows // 2, bulk=rows == 64) if name in WAYS[way] else None
             )
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("name", "tokens"), [("llama", 64), ("qwen2", 40), ("qwen3", 17)])
+@pytest.mark.parametrize(("name", "tokens"), [("llama", 64), ("qwen2", 40), ("qwen3", 17), ("llama", 100)])
 def test_products_shared_out(
     name: str, tokens: int, way: str, dtype: torch.dtype, draw: torch.Generator, device: torch.device,
     monkeypatch: pytest.MonkeyPatch,
