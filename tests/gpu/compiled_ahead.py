@@ -3,7 +3,8 @@
     python compiled_ahead.py ahead|plain
 
 Prints a JSON object: how many kernels were compiled and how many read from Triton's cache, how often the walk through
-the launches launched one, how many it would still leave out, and what is said of a kernel that cannot be compiled.
+the launches launched one, how many it would still leave out, what is said of a kernel that cannot be compiled, and
+which launches were by something that this thread had made, by itself.
 Where there is no card, kernels are compiled for an H200, and launches counted.
 """
 
@@ -11,6 +12,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any
 
 import torch
 import triton
@@ -22,6 +26,10 @@ from pellucid.runtime.compiling import compile_ahead, left_out, prepare
 
 DEVICE = card()
 launched: list[str] = []
+making: set[int] = set()
+"""Threads that make something that launches a kernel just now."""
+alone: list[bool] = []
+"""Of each launch, whether what did it was made by the thread of this program, and nothing else at the same time."""
 
 
 @triton.jit
@@ -51,8 +59,28 @@ def launch() -> None:
         assert x[:33].tolist() == [-7.5] * 16 + [-2.5] * 16 + [0]
 
 
+def watched(make: Callable[[object, object], Callable[..., Any]]) -> Callable[[object, object], Callable[..., Any]]:
+    """``make``, which makes what launches a kernel: who made it when is noted at each launch."""
+    here = get_ident()
+
+    def made(source: object, metadata: object) -> Callable[..., Any]:
+        making.add(get_ident())
+        launcher = make(source, metadata)
+        by_itself = making == {here}
+        making.discard(get_ident())
+
+        def launch(*arguments: Any) -> Any:
+            alone.append(by_itself)
+            return launcher(*arguments)
+
+        return launch
+
+    return made
+
+
 def main(ahead: bool) -> None:
     triton.knobs.runtime.launch_enter_hook.add(lambda metadata: launched.append(metadata.get()["name"]))
+    triton.runtime.driver.active.launcher_cls = watched(triton.runtime.driver.active.launcher_cls)
     compiled: list[bool] = []
     triton.knobs.compilation.listener = lambda *, cache_hit, **_: compiled.append(not cache_hit)
     refusal = ""
@@ -65,9 +93,10 @@ def main(ahead: bool) -> None:
             refusal = str(error)
     walked, still = len(launched), len(left_out(launch)) if ahead else 0
     launched.clear()
+    alone.clear()
     launch()
     said = {"compiled": sum(compiled), "read": len(compiled) - sum(compiled), "walked": walked, "still": still}
-    print(json.dumps(said | {"launched": launched, "refusal": refusal}))
+    print(json.dumps(said | {"launched": launched, "refusal": refusal, "alone": alone}))
 
 
 main(sys.argv[1] == "ahead")

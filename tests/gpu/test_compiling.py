@@ -36,6 +36,12 @@ def test_every_kernel_is_compiled_before_the_first_launch_and_found_again(tmp_pa
     assert plain["launched"] == LAUNCHED
 
 
+def test_what_launches_a_kernel_is_loaded_by_one_thread(tmp_path: Path) -> None:
+    """Python may take the modules that two threads load at a time for one."""
+    for _ in range(2):
+        assert run("ahead", tmp_path)["alone"] == [True] * len(LAUNCHED)
+
+
 def test_a_kernel_that_cannot_be_compiled_is_named(tmp_path: Path) -> None:
     refusal = run("ahead", tmp_path)["refusal"]
     assert refusal.startswith("Kernel broken_kernel cannot be compiled")

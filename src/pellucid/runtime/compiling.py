@@ -2,12 +2,19 @@
 
 Before Triton compiles a kernel it asks a hook, and tells it all that compiling takes; the hook may have the launch left
 out instead. Compiling is mostly LLVM, ptxas and a C compiler, none of which holds Python's lock: threads share it out.
+
+What launches a kernel is a function of a module that Triton compiles for the kernel's arguments. All these modules have
+one name, and Python has one object for all that it loads for a second time: so a thread may load one module, and find
+the function of another there, which a thread beside it has loaded meanwhile. (Seen twice in one start of five processes
+at once, and in 15 of 12,000 loads by four threads: "function takes exactly 24 arguments (39 given)", or an illegal
+address.) So threads only see to it that everything has been compiled, and one thread then loads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from threading import Lock, get_ident
 from typing import Any
 
@@ -17,6 +24,8 @@ from pellucid.errors import KernelError
 from pellucid.triton_launch import INTERPRETED
 from pellucid.triton_start import begin
 
+_LOADING = Lock()
+"""Who loads kernels does it alone in this process."""
 _LEAVING_OUT = Lock()
 """The hook is the process's: who sets it puts back what was there before."""
 _PREPARATIONS: dict[int, Future[None]] = {}
@@ -46,7 +55,8 @@ def _compile_nothing(device: int) -> None:
     if reading := begin():
         reading.join()
     triton.runtime.driver.active.set_current_device(device)
-    _ = empty_kernel.warmup(grid=(1,)).run
+    with _LOADING:
+        _ = empty_kernel.warmup(grid=(1,)).run
 
 
 def compile_ahead(launch: Callable[[], object]) -> None:
@@ -62,14 +72,17 @@ def compile_ahead(launch: Callable[[], object]) -> None:
     wait(_PREPARATIONS.values())  # what went wrong there goes wrong again below, for a kernel with a name
     kernels = left_out(launch)
     driver = triton.runtime.driver.active
-    with ThreadPoolExecutor(initializer=driver.set_current_device, initargs=(driver.get_current_device(),)) as pool:
-        ready = [(kernel, pool.submit(load, kernel, specialization)) for (kernel, _), specialization in kernels.items()]
-        for kernel, future in ready:
+    threads = ThreadPoolExecutor(initializer=driver.set_current_device, initargs=(driver.get_current_device(),))
+    with _LOADING:
+        with threads as pool:
+            ready = [(kernel, pool.submit(build, kernel, variant)) for (kernel, _), variant in kernels.items()]
             try:
-                future.result()
-            except Exception as error:
+                built = [(kernel, named(kernel, future.result)) for kernel, future in ready]
+            except KernelError:
                 pool.shutdown(wait=False, cancel_futures=True)
-                raise KernelError(f"Kernel {kernel.__name__} cannot be compiled for this device: {error}") from error
+                raise
+        for kernel, compiled in built:
+            named(kernel, partial(getattr, compiled, "run"))
 
 
 def left_out(launch: Callable[[], object]) -> dict[tuple[Any, str], str]:
@@ -92,6 +105,16 @@ def left_out(launch: Callable[[], object]) -> dict[tuple[Any, str], str]:
     return found
 
 
-def load(kernel: Any, specialization: str) -> None:
-    """Compile one variant, or read it from Triton's cache, and put it on the device with what launches it."""
-    _ = kernel.preload(specialization).run
+def named(kernel: Any, do: Callable[[], Any]) -> Any:
+    """What ``do`` gives; if anything goes wrong it is said of ``kernel``."""
+    try:
+        return do()
+    except Exception as error:
+        raise KernelError(f"Kernel {kernel.__name__} cannot be compiled for this device: {error}") from error
+
+
+def build(kernel: Any, specialization: str) -> Any:
+    """One variant, and what launches it, compiled or read from Triton's cache; its ``run`` puts it on the device."""
+    compiled = kernel.preload(specialization)
+    triton.runtime.driver.active.launcher_cls(compiled.src, compiled.metadata)  # in the cache, when it is needed
+    return compiled
