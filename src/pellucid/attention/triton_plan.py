@@ -112,11 +112,11 @@ def are_equal(longest, everything, some):
 
 @triton.jit
 def span_of(
-    context_lens, query_start, requests, mixed, slots, programs, LEAST: tl.constexpr, MOST: tl.constexpr,
-    UNIT: tl.constexpr, TILE: tl.constexpr,
+    context_lens, query_start, requests, mixed, longest, everything, some, empty, slots, programs, LEAST: tl.constexpr,
+    MOST: tl.constexpr, UNIT: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Units of the longest part, as the module says. What is empty takes a program, but no time."""
-    longest, everything, some, empty = sizes(context_lens, query_start, requests, mixed, UNIT, TILE)
+    """Units of the longest part, as the module says, of contexts of such `sizes`. What is empty takes a program, but no
+    time."""
     equal = are_equal(longest, everything, some)
     if equal & (2 * longest.to(tl.int64) * slots <= 5 * everything.to(tl.int64)):
         span = tl.maximum(longest, 1)
@@ -133,13 +133,9 @@ def span_of(
 
 
 @triton.jit
-def last_round(
-    context_lens, query_start, requests, mixed, slots, programs, MOST: tl.constexpr, UNIT: tl.constexpr,
-    TILE: tl.constexpr,
-):  # fmt: skip
+def last_round(requests, longest, everything, some, slots, programs, MOST: tl.constexpr):
     """Of a last round, if there is one and ``programs`` are enough for its parts: how many contexts, the shortest, are
     left for it, how many come before these, and how many parts each has room for."""
-    longest, everything, some, _ = sizes(context_lens, query_start, requests, mixed, UNIT, TILE)
     in_turns = are_equal(longest, everything, some) & (some > slots) & (programs >= requests + slots)
     left = tl.where(in_turns, some % slots, 0)
     return left, some - left, tl.minimum(slots // tl.maximum(left, 1), MOST)
@@ -178,8 +174,12 @@ def plan_kernel(
     announce(PDL)
     await_input(PDL)
     row = tl.program_id(0)
-    span = span_of(context_lens, query_start, requests, mixed, slots, programs, LEAST, MOST, UNIT, TILE)
-    left, before, room = last_round(context_lens, query_start, requests, mixed, slots, programs, MOST, UNIT, TILE)
+    longest, everything, some, empty = sizes(context_lens, query_start, requests, mixed, UNIT, TILE)
+    span = span_of(
+        context_lens, query_start, requests, mixed, longest, everything, some, empty, slots, programs, LEAST, MOST,
+        UNIT, TILE,
+    )  # fmt: skip
+    left, before, room = last_round(requests, longest, everything, some, slots, programs, MOST)
     units, decodes = contexts_of(context_lens, query_start, row, requests, mixed, UNIT)
     count = parts_of(units, decodes, span)
     own = length_of(units, count)
